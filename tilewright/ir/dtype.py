@@ -1,0 +1,154 @@
+"""Data types are interned strings in the field's spelling: `float32`, `int8x4`, `bool`, `bfloat16`, `handle`, `void`.
+
+`<code><bits>[x<lanes>]`; `bool` is a 1-bit unsigned integer that is stored in a byte. Functions here are cached, so asking
+costs a dictionary look-up.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "DataType",
+    "bits",
+    "code",
+    "element",
+    "is_bool",
+    "is_float",
+    "is_int",
+    "is_uint",
+    "lanes",
+    "max_value",
+    "min_value",
+    "parse",
+    "storage_bytes",
+    "to_numpy",
+    "with_lanes",
+]
+
+_PATTERN = re.compile(
+    r"(bool|handle|void|bfloat|float8_[a-z0-9]+|float4_[a-z0-9]+|float|int|uint)(\d*)(?:x(\d+))?$", re.ASCII
+)
+
+
+class DataType(NamedTuple):
+    """The parts of a dtype: `code` (`int`, `uint`, `float`, `bfloat`, `float8_e4m3fn`, `bool`, `handle`, `void`), bits, lanes."""
+
+    code: str
+    bits: int
+    lanes: int
+
+
+@cache
+def parse(dtype: str) -> DataType:
+    """The parts of `dtype`. Raises ValueError on text that is no dtype."""
+    match = _PATTERN.match(dtype)
+    if match is None:
+        raise ValueError(f"{dtype!r} is not a dtype; examples: float32, int64, bool, bfloat16, float32x8")
+    name, width, count = match.groups()
+    if name == "bool":
+        size = 1
+    elif name.startswith("float8"):
+        size = 8
+    elif name.startswith("float4"):
+        size = 4
+    elif name == "handle":
+        size = 64
+    elif name == "void":
+        size = 0
+    else:
+        size = int(width) if width else 32
+    return DataType(name, size, int(count) if count else 1)
+
+
+@cache
+def lanes(dtype: str) -> int:
+    """How many elements a value of this dtype holds."""
+    return parse(dtype).lanes
+
+
+@cache
+def bits(dtype: str) -> int:
+    """Bits of one element."""
+    return parse(dtype).bits
+
+
+@cache
+def code(dtype: str) -> str:
+    """The kind of the element: `int`, `uint`, `float`, `bfloat`, `float8_*`, `bool`, `handle`, `void`."""
+    return parse(dtype).code
+
+
+@cache
+def element(dtype: str) -> str:
+    """The dtype of one lane."""
+    return dtype.partition("x")[0] if lanes(dtype) > 1 else dtype
+
+
+@cache
+def with_lanes(dtype: str, n: int) -> str:
+    """The same element type with `n` lanes."""
+    base = element(dtype)
+    return base if n == 1 else f"{base}x{n}"
+
+
+@cache
+def is_float(dtype: str) -> bool:
+    """Is the element a floating-point number of any format?"""
+    return "float" in code(dtype)
+
+
+@cache
+def is_int(dtype: str) -> bool:
+    """Is the element an integer, signed or not (bool is not)?"""
+    return code(dtype) in ("int", "uint")
+
+
+@cache
+def is_uint(dtype: str) -> bool:
+    """Is the element unsigned (bool counts)?"""
+    return code(dtype) in ("uint", "bool")
+
+
+@cache
+def is_bool(dtype: str) -> bool:
+    """Is the element a bool?"""
+    return code(dtype) == "bool"
+
+
+@cache
+def storage_bytes(dtype: str) -> int:
+    """Bytes of one value (all lanes) in memory; sub-byte elements are packed, a lone one takes a byte."""
+    d = parse(dtype)
+    if d.code == "bool":
+        return d.lanes
+    return (d.bits * d.lanes + 7) // 8
+
+
+@cache
+def min_value(dtype: str) -> int:
+    """The least integer of an integer dtype."""
+    d = parse(dtype)
+    return 0 if d.code in ("uint", "bool") else -(1 << (d.bits - 1))
+
+
+@cache
+def max_value(dtype: str) -> int:
+    """The greatest integer of an integer dtype."""
+    d = parse(dtype)
+    return (1 << d.bits) - 1 if d.code in ("uint", "bool") else (1 << (d.bits - 1)) - 1
+
+
+@cache
+def to_numpy(dtype: str) -> np.dtype[Any]:
+    """The numpy dtype of one element; bfloat16, float8, int4 come from the `ml_dtypes` package."""
+    base = element(dtype)
+    if base.startswith(("bfloat", "float8", "float4", "int4", "uint4", "int2", "uint2")):
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, base))
+    return np.dtype(base)

@@ -1,0 +1,208 @@
+"""Relax: the graph IR, and what it means.
+
+    f    ::= Function(params, body, ret_struct_info, is_pure, attrs)
+    e    ::= Var | DataflowVar | Constant(data) | Tuple(fields) | TupleGetItem(tuple_value, index)
+           | Call(op, args)        op: an operator object (ops/), a GlobalVar, an ExternFunc, or a Var holding a closure
+           | If(cond, true_branch, false_branch) | SeqExpr(blocks, body) | Function
+           | ShapeExpr(values) | PrimValue(value) | StringImm | DataTypeImm | ExternFunc
+    b    ::= VarBinding(var, value) | MatchCast(var, value, struct_info)
+    blk  ::= BindingBlock(bindings) | DataflowBlock(bindings)         a DataflowVar is visible in its block only
+
+Every expression carries `struct_info`: what is known of its value at compile time (relax/struct_info.py). The BlockBuilder
+fills it in; it is not compared. In *normal form* (what passes take and give) the operands of calls, tuples and branches are
+variables, constants or shapes, and every function body is a SeqExpr.
+
+A dataflow block is pure and straight-line: bindings may be dropped, moved and shared. Dimensions are PrimExprs of dtype
+int64; a `tir.Var` in the struct info of a parameter, or of a MatchCast, is bound there to the value met at run time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tilewright.arith.expr import PrimExpr
+from tilewright.ir.module import BaseFunc
+from tilewright.ir.node import DEF, Node, info, node
+from tilewright.ir.op import BaseExpr, GlobalVar
+from tilewright.relax.struct_info import StructInfo
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar", "Expr", "ExternFunc",
+    "Function", "GlobalVar", "If", "MatchCast", "PrimValue", "SeqExpr", "ShapeExpr", "StringImm", "Tuple", "TupleGetItem",
+    "Var", "VarBinding",
+]  # fmt: skip
+
+
+@node
+class Expr(BaseExpr):
+    """The root of graph expressions; `struct_info` is filled in by the BlockBuilder."""
+
+    struct_info: StructInfo | None = info()
+
+
+@node
+class Var(Expr):
+    """A variable. Its identity is the object; `name_hint` is for people."""
+
+    name_hint: str
+    struct_info: StructInfo | None = None
+
+
+@node
+class DataflowVar(Var):
+    """A variable that only its dataflow block sees."""
+
+
+@node
+class Constant(Expr):
+    """A tensor known at compile time. `data` is a numpy array that nobody writes to (bfloat16 etc. from ml_dtypes)."""
+
+    data: NDArray[Any]
+
+
+@node
+class ShapeExpr(Expr):
+    """A shape as a value."""
+
+    values: tuple[PrimExpr, ...]
+
+    def __getitem__(self, i: int) -> PrimExpr:
+        return self.values[i]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@node
+class PrimValue(Expr):
+    """A scalar as a value."""
+
+    value: PrimExpr
+
+
+@node
+class StringImm(Expr):
+    """A string as a value."""
+
+    value: str
+
+
+@node
+class DataTypeImm(Expr):
+    """A dtype as a value."""
+
+    value: str
+
+
+@node
+class Tuple(Expr):
+    """Several values as one."""
+
+    fields: tuple[Expr, ...]
+
+    def __getitem__(self, i: int) -> Expr:
+        return self.fields[i]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+
+@node
+class TupleGetItem(Expr):
+    """One of the values of a tuple."""
+
+    tuple_value: Expr
+    index: int
+
+
+@node
+class ExternFunc(Expr):
+    """A function of the global registry (or of a linked library), by name."""
+
+    global_symbol: str
+
+
+@node
+class Call(Expr):
+    """`op` applied to `args`. `sinfo_args` say what comes out where the operator cannot know (call_tir, call_packed)."""
+
+    op: Any  # relax.op.Op | GlobalVar | ExternFunc | Var
+    args: tuple[Expr, ...]
+    sinfo_args: tuple[StructInfo, ...] = ()
+
+    @property
+    def attrs(self) -> Any:
+        """The operator's attributes: the operator object itself carries them."""
+        return self.op
+
+
+@node
+class If(Expr):
+    """`true_branch` if the scalar bool `cond`, else `false_branch`."""
+
+    cond: Expr
+    true_branch: Expr
+    false_branch: Expr
+
+
+@node
+class Binding(Node):
+    """The root of bindings."""
+
+    var: Annotated[Var, DEF]
+
+
+@node
+class VarBinding(Binding):
+    """var = value"""
+
+    value: Expr
+
+
+@node
+class MatchCast(Binding):
+    """var = value, checked at run time to have `struct_info`, whose unknown dimensions are bound."""
+
+    value: Expr
+    struct_info: StructInfo
+
+
+@node
+class BindingBlock(Node):
+    """Bindings, one after the other."""
+
+    bindings: tuple[Binding, ...]
+
+
+@node
+class DataflowBlock(BindingBlock):
+    """Bindings without effects."""
+
+
+@node
+class SeqExpr(Expr):
+    """Blocks of bindings, then the value of `body`."""
+
+    blocks: tuple[BindingBlock, ...]
+    body: Expr
+
+
+@node
+class Function(BaseFunc):
+    """A graph function. `struct_info` (a FuncStructInfo) is filled in by the BlockBuilder."""
+
+    params: Annotated[tuple[Var, ...], DEF]
+    body: Expr
+    ret_struct_info: StructInfo | None = None
+    is_pure: bool = True
+    attrs: dict[str, Any] = {}
+    struct_info: StructInfo | None = info()
+
+
+def const_array(c: Constant) -> np.ndarray[Any, Any]:
+    """The numpy array of a constant."""
+    return c.data

@@ -1,0 +1,120 @@
+"""The operator idiom: an operator is one class in one place.
+
+    @dataclass(frozen=True)
+    class Softmax(Op, name="nn.softmax", onnx="Softmax@13", torch=("aten._softmax.default",)):
+        '''exp(x - max(x)) / sum(exp(x - max(x))) along `axis`.'''
+        axis: int = -1
+        def infer(self, x): ...        # struct info of the result, from the operands (relax expressions with struct_info)
+        def compute(self, x): ...      # tensor expression of tensor expressions (or override `lower`)
+        def reference(self, x): ...    # numpy: the meaning
+        @classmethod
+        def samples(cls): ...          # cases that one conformance test runs for every operator
+
+The dataclass fields are the static attributes. Whatever may be symbolic (a new shape, a bound of a slice) is an operand: a
+ShapeExpr or a PrimValue. `Call.op` is the operator object, so a call carries its attributes with it.
+
+Importing `tilewright.ops` fills `OPS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tilewright.relax.ir import Call, Expr
+from tilewright.relax.struct_info import StructInfo
+
+if TYPE_CHECKING:
+    from tilewright.relax.block_builder import BlockBuilder
+
+__all__ = ["OPS", "Op", "OpPatternKind", "Sample"]
+
+
+class OpPatternKind(IntEnum):
+    """How an operator's kernel may be fused with its neighbours."""
+
+    ELEMWISE = 0  # out[i] depends on in[i]
+    BROADCAST = 1  # out[i] depends on in[a subset of i, in order]
+    INJECTIVE = 2  # out[i] depends on one in[f(i)]
+    REDUCE = 3  # a commutative reduction
+    OUT_FUSABLE = 4  # conv, matmul: elementwise consumers join its epilogue
+    TUPLE = 7
+    OPAQUE = 8  # nothing joins
+
+
+OPS: dict[str, type[Op]] = {}
+"""Every operator class by its name without the `relax.` prefix."""
+
+ONNX_OPS: dict[str, list[tuple[int, type[Op]]]] = {}
+"""One-to-one ONNX operators: op_type to (since_version, class), from the classes' `onnx=`."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One case of an operator: the operator object and its operands.
+
+    An operand is a numpy array (a tensor), a tuple of ints (a ShapeExpr), or an int/float (a PrimValue).
+    """
+
+    op: Op
+    args: tuple[Any, ...]
+    rtol: float = 1e-5
+    atol: float = 1e-6
+
+
+@dataclass(frozen=True)
+class Op:
+    """The root of operators; see the head of the module."""
+
+    name: ClassVar[str] = ""
+    onnx: ClassVar[tuple[str, ...]] = ()
+    torch: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(
+        cls, *, name: str | None = None, onnx: str | Iterable[str] = (), torch: str | Iterable[str] = (), **kw: Any
+    ) -> None:
+        super().__init_subclass__(**kw)
+        if name is None:
+            return
+        cls.name = name
+        cls.onnx = (onnx,) if isinstance(onnx, str) else tuple(onnx)
+        cls.torch = (torch,) if isinstance(torch, str) else tuple(torch)
+        if name in OPS and OPS[name].__qualname__ != cls.__qualname__:
+            raise ValueError(f"two operators are named {name!r}")
+        OPS[name] = cls
+        for entry in cls.onnx:
+            op_type, _, since = entry.partition("@")
+            ONNX_OPS.setdefault(op_type, []).append((int(since or 1), cls))
+
+    def __call__(self, *args: Any) -> Call:
+        """A call of this operator; numpy arrays, ints and tuples among the operands become constants and shapes."""
+        from tilewright.relax.build import convert
+
+        return Call(self, tuple(convert(a) for a in args))
+
+    def infer(self, *args: Expr) -> StructInfo:
+        """The struct info of the result. Raises CompileError that names the operand and what it may be."""
+        raise TypeError(f"{type(self).__name__} does not say what it gives (infer)")
+
+    def compute(self, *args: Any) -> Any:
+        """The result as a te.Tensor (or a list of them for a tuple).
+
+        A tensor operand comes as te.Tensor, a ShapeExpr as a tuple of PrimExprs, a PrimValue as a PrimExpr, a tuple of
+        tensors as a list.
+        """
+        raise TypeError(f"{type(self).__name__} has no tensor expression (compute)")
+
+    def lower(self, b: BlockBuilder, *args: Expr) -> Expr:
+        """What the call becomes: by default one call of the kernel of `compute`; an operator made of others builds them."""
+        return b.call_te(self.compute, *args)
+
+    def reference(self, *args: Any) -> Any:
+        """The result in numpy (a tuple of arrays for a tuple). Operands as in `Sample`."""
+        raise TypeError(f"{type(self).__name__} has no numpy reference")
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        """Cases for the conformance test; every operator has some."""
+        return []

@@ -1,0 +1,32 @@
+"""Names that are looked up when they are used: how a lower layer calls what a higher layer provides.
+
+The table below is the whole list. It keeps imports going down only, and keeps `import tilewright` fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__all__ = ["LAZY", "resolve"]
+
+LAZY: dict[str, str] = {
+    "script.print": "tilewright.script.printer:to_script",
+    "script.show": "tilewright.script.printer:show",
+    "script.repr": "tilewright.script.printer:to_repr",
+    "script.parse": "tilewright.script.parser:parse",
+    "arith.simplify": "tilewright.arith.analyzer:simplify",
+}
+"""What a name stands for: `module:attribute`."""
+
+_RESOLVED: dict[str, Any] = {}
+
+
+def resolve(name: str) -> Any:
+    """The object that `name` of the table stands for; imports its module at first use."""
+    try:
+        return _RESOLVED[name]
+    except KeyError:
+        module, _, attribute = LAZY[name].partition(":")
+        found = _RESOLVED[name] = getattr(import_module(module), attribute)
+        return found

@@ -1,0 +1,485 @@
+"""TensorIR: the loop IR, and what it means.
+
+    f    ::= PrimFunc(params, body, ret_type, buffer_map, attrs)       a param is a scalar Var, or a handle that buffer_map
+                                                                       binds to a Buffer
+    e    ::= (scalar expressions of arith/expr.py) | BufferLoad(buffer, indices) | ProducerLoad | Reduce
+    s    ::= BufferStore(buffer, value, indices)                       indices: one per dimension; the last may be a vector
+           | For(loop_var, min, extent, kind, body, thread_binding, annotations)
+           | While(condition, body) | IfThenElse(condition, then_case, else_case) | SeqStmt(seq) | Evaluate(value)
+           | LetStmt(var, value, body) | AssertStmt(condition, message, body) | AttrStmt(node, attr_key, value, body)
+           | Allocate(buffer_var, dtype, extents, condition, body, annotations) | AllocateConst | DeclBuffer(buffer, body)
+           | BufferRealize(buffer, bounds, condition, body)
+           | BlockRealize(iter_values, predicate, block)
+           | Block(iter_vars, reads, writes, name_hint, body, init, alloc_buffers, match_buffers, annotations)
+
+A Buffer is a typed, shaped view of the memory behind `data`: element (i, j) lies at `elem_offset + i*strides[0] +
+j*strides[1]`, in elements; no strides means row-major and compact. `scope` is the memory (`global`, `local`, `shared`, ...).
+
+A block is a computation at one point of its iteration domain. Its iter_vars are `spatial` (data parallel), `reduce`
+(commutative), `scan` (ordered) or `opaque`; BlockRealize binds them to values and runs the block where `predicate` holds.
+`init` runs before `body` at each point where every reduce iter is at the start of its domain. `alloc_buffers` live as long
+as one run of the block; `match_buffers` are views of regions of other buffers. `reads`/`writes` declare the regions touched.
+
+Loop kinds: SERIAL; PARALLEL (any order, many threads); VECTORIZED (all iterations in lanes of one instruction); UNROLLED
+(expanded at compile time); THREAD_BINDING (one GPU thread index each, see `thread_binding`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Annotated, Any
+
+from tilewright.arith.expr import ExprLike, IntImm, PrimExpr, Ramp, Var, convert, pointer_var
+from tilewright.ir import dtype as dt
+from tilewright.ir.module import BaseFunc
+from tilewright.ir.node import DEF, Node, derived, node, replace
+from tilewright.ir.op import Type
+
+__all__ = [
+    "Allocate", "AllocateConst", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "Buffer", "BufferLoad", "BufferRealize",
+    "BufferRegion", "BufferStore", "CommReducer", "DeclBuffer", "DataProducer", "Evaluate", "For", "ForKind", "IfThenElse",
+    "IterVar", "LetStmt", "MatchBufferRegion", "PrimFunc", "ProducerLoad", "Range", "Reduce", "SeqStmt", "Stmt", "While",
+    "decl_buffer", "seq",
+]  # fmt: skip
+
+
+class ForKind(IntEnum):
+    """How the iterations of a loop run."""
+
+    SERIAL = 0
+    PARALLEL = 1
+    VECTORIZED = 2
+    UNROLLED = 3
+    THREAD_BINDING = 4
+
+
+@node
+class Range(Node):
+    """The integers min, min + 1, ..., min + extent - 1."""
+
+    min: PrimExpr
+    extent: PrimExpr
+
+    @staticmethod
+    def from_min_extent(min_value: ExprLike, extent: ExprLike) -> Range:
+        """A range from its start and its length; numbers become constants."""
+        return Range(convert(min_value), convert(extent))
+
+
+@node
+class IterVar(Node):
+    """An axis: a variable with its domain and its kind (the classmethod constants)."""
+
+    dom: Range | None
+    var: Annotated[Var, DEF]
+    iter_type: int = 0
+    thread_tag: str = ""
+
+    # iter_type
+    DataPar = 0  # spatial
+    ThreadIndex = 1
+    CommReduce = 2  # reduce
+    Ordered = 3  # scan
+    Opaque = 4
+    Unrolled = 5
+    Vectorized = 6
+    Parallelized = 7
+    Tensorized = 8
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the variable."""
+        return self.var.dtype
+
+    def asobject(self) -> PrimExpr:
+        """The variable, where an expression is wanted."""
+        return self.var
+
+    def __add__(self, other: Any) -> PrimExpr:
+        return self.var + convert(other)
+
+    def __radd__(self, other: Any) -> PrimExpr:
+        return convert(other) + self.var
+
+    def __sub__(self, other: Any) -> PrimExpr:
+        return self.var - convert(other)
+
+    def __rsub__(self, other: Any) -> PrimExpr:
+        return convert(other) - self.var
+
+    def __mul__(self, other: Any) -> PrimExpr:
+        return self.var * convert(other)
+
+    def __rmul__(self, other: Any) -> PrimExpr:
+        return convert(other) * self.var
+
+    def __floordiv__(self, other: Any) -> PrimExpr:
+        return self.var // convert(other)
+
+    def __mod__(self, other: Any) -> PrimExpr:
+        return self.var % convert(other)
+
+
+@node
+class Buffer(Node):
+    """A typed, shaped view of memory; identity is the object. See the head of the module."""
+
+    data: Annotated[Var, DEF]
+    dtype: str
+    shape: tuple[PrimExpr, ...]
+    strides: tuple[PrimExpr, ...] = ()
+    elem_offset: PrimExpr | None = None
+    name: str = "buffer"
+    data_alignment: int = 64
+    offset_factor: int = 0
+    axis_separators: tuple[int, ...] = ()
+
+    def scope(self) -> str:
+        """The memory it lives in: `global`, `local`, `shared`, ..."""
+        return getattr(self.data.type_annotation, "storage_scope", "global")
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> Any:
+        """`A[i, j]` is the element as an expression; with a slice in it, the region (BufferRegion)."""
+        items: tuple[Any, ...] = indices if isinstance(indices, tuple) else (indices,)
+        if any(isinstance(i, slice) and i.step is None for i in items):
+            return BufferRegion(self, tuple(_range_of(i, n) for i, n in zip(items, self.shape, strict=True)))
+        return BufferLoad(self, tuple(_index_of(i) for i in items))
+
+    def vload(self, begin: Sequence[ExprLike], dtype: str | None = None) -> PrimExpr:
+        """The vector of `dtype` that starts at `begin`, along the last dimension."""
+        idx = [convert(i) for i in begin]
+        n = dt.lanes(dtype) if dtype else 1
+        if n > 1:
+            idx[-1] = Ramp(idx[-1], IntImm(idx[-1].dtype, 1), n)
+        return BufferLoad(self, tuple(idx))
+
+    def vstore(self, begin: Sequence[ExprLike], value: PrimExpr) -> Stmt:
+        """Store the lanes of `value` from `begin` on, along the last dimension."""
+        idx = [convert(i) for i in begin]
+        n = dt.lanes(value.dtype)
+        if n > 1:
+            idx[-1] = Ramp(idx[-1], IntImm(idx[-1].dtype, 1), n)
+        return BufferStore(self, value, tuple(idx))
+
+
+def _index_of(i: Any) -> PrimExpr:
+    if isinstance(i, slice):
+        start, stop, step = convert(i.start), convert(i.stop), convert(i.step)
+        extent = (stop - start) // step
+        if not isinstance(extent, IntImm):
+            raise ValueError(f"a strided slice needs a constant length, got {extent}")
+        return Ramp(start, step, extent.value)
+    return convert(i)
+
+
+def _range_of(i: Any, n: PrimExpr) -> Range:
+    if isinstance(i, slice):
+        start = convert(0, n.dtype) if i.start is None else convert(i.start)
+        stop = n if i.stop is None else convert(i.stop)
+        return Range(start, stop - start)
+    index = convert(i)
+    return Range(index, IntImm(index.dtype, 1))
+
+
+@node
+class BufferRegion(Node):
+    """A box of a buffer: one range a dimension."""
+
+    buffer: Buffer
+    region: tuple[Range, ...]
+
+
+@node
+class MatchBufferRegion(Node):
+    """`buffer` is a view of the region `source`."""
+
+    buffer: Annotated[Buffer, DEF]
+    source: BufferRegion
+
+
+@node
+class BufferLoad(PrimExpr):
+    """The element at `indices`; vector indices load a vector."""
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    dtype: str = derived("_load_dtype(buffer.dtype, indices)")
+
+
+def _load_dtype(dtype: str, indices: Sequence[PrimExpr]) -> str:
+    n = dt.lanes(indices[-1].dtype) if indices else 1
+    return dtype if n == 1 else dt.with_lanes(dtype, n * dt.lanes(dtype))
+
+
+@node
+class DataProducer(Node):
+    """The root of what a ProducerLoad reads: a te.Tensor."""
+
+    @property
+    def dtype(self) -> str:
+        """The element type."""
+        raise TypeError(f"{type(self).__name__} has no dtype")
+
+
+@node
+class ProducerLoad(PrimExpr):
+    """The element of a tensor expression at `indices`; gone once a PrimFunc is made."""
+
+    producer: DataProducer
+    indices: tuple[PrimExpr, ...]
+    dtype: str = derived("producer.dtype")
+
+
+@node
+class CommReducer(Node):
+    """How a reduction combines: `result[i]` is an expression of `lhs` (so far) and `rhs` (new); `identity_element` starts it."""
+
+    lhs: Annotated[tuple[Var, ...], DEF]
+    rhs: Annotated[tuple[Var, ...], DEF]
+    result: tuple[PrimExpr, ...]
+    identity_element: tuple[PrimExpr, ...]
+
+
+@node
+class Reduce(PrimExpr):
+    """A reduction of `source[value_index]` over the axes `axis`; only as the body of a te.compute."""
+
+    combiner: CommReducer
+    source: tuple[PrimExpr, ...]
+    axis: tuple[IterVar, ...]
+    condition: PrimExpr
+    value_index: int
+    init: tuple[PrimExpr, ...] = ()
+    dtype: str = derived("source[value_index].dtype")
+
+
+@node
+class Stmt(Node):
+    """The root of statements."""
+
+
+@node
+class BufferStore(Stmt):
+    """buffer[indices] = value"""
+
+    buffer: Buffer
+    value: PrimExpr
+    indices: tuple[PrimExpr, ...]
+
+
+@node
+class LetStmt(Stmt):
+    """`body` with `var` standing for `value`, which is evaluated once."""
+
+    var: Annotated[Var, DEF]
+    value: PrimExpr
+    body: Stmt
+
+
+@node
+class AttrStmt(Stmt):
+    """An attribute of a region of code: `node` has `attr_key` = `value` in `body`."""
+
+    node: Any
+    attr_key: str
+    value: PrimExpr
+    body: Stmt
+
+
+@node
+class AssertStmt(Stmt):
+    """Stops with `message` unless `condition` holds, then runs `body`."""
+
+    condition: PrimExpr
+    message: PrimExpr
+    body: Stmt
+
+
+@node
+class Allocate(Stmt):
+    """Raw memory for `extents` elements of `dtype`, behind `buffer_var`, alive in `body`."""
+
+    buffer_var: Annotated[Var, DEF]
+    dtype: str
+    extents: tuple[PrimExpr, ...]
+    condition: PrimExpr
+    body: Stmt
+    annotations: dict[str, Any] = {}
+
+
+@node
+class AllocateConst(Stmt):
+    """Constant memory: `data` (a numpy array) behind `buffer_var` in `body`."""
+
+    buffer_var: Annotated[Var, DEF]
+    dtype: str
+    extents: tuple[PrimExpr, ...]
+    data: Any
+    body: Stmt
+    annotations: dict[str, Any] = {}
+
+
+@node
+class DeclBuffer(Stmt):
+    """`buffer`, a view of memory that exists already, may be used in `body`."""
+
+    buffer: Annotated[Buffer, DEF]
+    body: Stmt
+
+
+@node
+class BufferRealize(Stmt):
+    """`buffer` has memory for `bounds` in `body`."""
+
+    buffer: Annotated[Buffer, DEF]
+    bounds: tuple[Range, ...]
+    condition: PrimExpr
+    body: Stmt
+
+
+@node
+class SeqStmt(Stmt):
+    """One after the other."""
+
+    seq: tuple[Stmt, ...]
+
+    def __getitem__(self, i: int) -> Stmt:
+        return self.seq[i]
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+@node
+class IfThenElse(Stmt):
+    """`then_case` if `condition`, else `else_case`."""
+
+    condition: PrimExpr
+    then_case: Stmt
+    else_case: Stmt | None = None
+
+
+@node
+class Evaluate(Stmt):
+    """Evaluate a call for its effect; `Evaluate(0)` does nothing."""
+
+    value: PrimExpr
+
+
+@node
+class For(Stmt):
+    """`for loop_var in range(min, min + extent): body`; `kind` says how the iterations run."""
+
+    loop_var: Annotated[Var, DEF]
+    min: PrimExpr
+    extent: PrimExpr
+    kind: ForKind
+    body: Stmt
+    thread_binding: IterVar | None = None
+    annotations: dict[str, Any] = {}
+
+
+@node
+class While(Stmt):
+    """`while condition: body`"""
+
+    condition: PrimExpr
+    body: Stmt
+
+
+@node
+class Block(Stmt):
+    """A computation at one point of its iteration domain; see the head of the module."""
+
+    iter_vars: Annotated[tuple[IterVar, ...], DEF]
+    reads: tuple[BufferRegion, ...]
+    writes: tuple[BufferRegion, ...]
+    name_hint: str
+    body: Stmt
+    init: Stmt | None = None
+    alloc_buffers: Annotated[tuple[Buffer, ...], DEF] = ()
+    match_buffers: tuple[MatchBufferRegion, ...] = ()
+    annotations: dict[str, Any] = {}
+
+
+@node
+class BlockRealize(Stmt):
+    """Run `block` with its iter_vars bound to `iter_values`, where `predicate` holds."""
+
+    iter_values: tuple[PrimExpr, ...]
+    predicate: PrimExpr
+    block: Block
+
+
+@node
+class PrimFunc(BaseFunc):
+    """A function of the loop IR; see the head of the module."""
+
+    params: Annotated[tuple[Var, ...], DEF]
+    body: Stmt
+    ret_type: Type | None = None
+    buffer_map: Annotated[dict[Var, Buffer], DEF] = {}
+    attrs: dict[str, Any] = {}
+
+    @property
+    def param_buffers(self) -> list[Buffer]:
+        """The buffers of the params that are buffers, in order."""
+        return [self.buffer_map[p] for p in self.params if p in self.buffer_map]
+
+    def with_body(self, new_body: Stmt) -> PrimFunc:
+        """The same function with another body."""
+        return replace(self, body=new_body)
+
+
+def seq(*stmts: Stmt | Sequence[Stmt] | None) -> Stmt:
+    """The statements one after the other, nested sequences flattened; a lone one is itself."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        if s is None:
+            continue
+        if isinstance(s, SeqStmt):
+            flat.extend(s.seq)
+        elif isinstance(s, Stmt):
+            flat.append(s)
+        else:
+            flat.extend(s)
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+def decl_buffer(
+    shape: Sequence[ExprLike] | ExprLike,
+    dtype: str = "float32",
+    name: str = "buffer",
+    data: Var | None = None,
+    strides: Sequence[ExprLike] = (),
+    elem_offset: ExprLike | None = None,
+    scope: str = "",
+    data_alignment: int = 64,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] = (),
+) -> Buffer:
+    """A new buffer; without `data`, a new pointer variable of the same name."""
+    del buffer_type
+    dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+    return Buffer(
+        data if data is not None else pointer_var(name, dtype, scope or "global"),
+        dtype,
+        tuple(convert(d) for d in dims),  # pyright: ignore[reportUnknownArgumentType]
+        tuple(convert(s) for s in strides),
+        None if elem_offset is None else convert(elem_offset),
+        name,
+        data_alignment,
+        offset_factor,
+        tuple(axis_separators),
+    )
+
+
+StmtFunctor = Callable[[Stmt], Stmt]
+BufferMap = Mapping[Var, Buffer]
