@@ -608,7 +608,9 @@ def mod(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The remainder of truncating division: the sign of `a` (C)"""
     a, b = _match(a, b)
     _check_divisor(b)
-    return _fold(a, b, lambda x, y: int(math.fmod(x, y)) if abs(x) < 2**52 else abs(x) % abs(y) * (1 if x >= 0 else -1)) or Mod(a, b)
+    return _fold(
+        a, b, lambda x, y: int(math.fmod(x, y)) if abs(x) < 2**52 else abs(x) % abs(y) * (1 if x >= 0 else -1)
+    ) or Mod(a, b)
 
 
 truncdiv = div
@@ -754,7 +756,12 @@ def _bitwise(name: str, a: ExprLike, b: ExprLike) -> PrimExpr:
     return call_intrin(a.dtype, name, a, b)
 
 
-_FLOAT_MAX = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
+_FLOAT_MAX = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
 
 
 def min_value(dtype: str) -> PrimExpr:

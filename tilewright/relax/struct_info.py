@@ -1,9 +1,9 @@
 """What is known of a graph value at compile time.
 
-    si ::= TensorStructInfo(shape, dtype, ndim)    shape: a ShapeExpr, or None when only the rank (or nothing: -1) is known;
-                                                   dtype "" when unknown
-         | ShapeStructInfo(values, ndim) | PrimStructInfo(dtype, value) | TupleStructInfo(fields) | ObjectStructInfo
-         | FuncStructInfo(params, ret)
+si ::= TensorStructInfo(shape, dtype, ndim)    shape: a ShapeExpr, or None when only the rank (or nothing: -1) is known;
+                                               dtype "" when unknown
+     | ShapeStructInfo(values, ndim) | PrimStructInfo(dtype, value) | TupleStructInfo(fields) | ObjectStructInfo
+     | FuncStructInfo(params, ret)
 """
 
 from __future__ import annotations
