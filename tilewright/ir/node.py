@@ -116,7 +116,8 @@ def node(cls: Any = None, /, **_: Any) -> Any:
 
 
 def _make(cls: type[Any]) -> type[Any]:
-    fields: dict[str, Field] = {f.name: f for f in cls.__mro__[1].node_fields}
+    base: Any = cls.__mro__[1]
+    fields: dict[str, Field] = {f.name: f for f in base.node_fields}
     derived_: dict[str, str] = dict(cls._derived)
     kw: dict[str, Any] = dict(cls._kw)
     slots: list[str] = []
@@ -152,7 +153,8 @@ def _make(cls: type[Any]) -> type[Any]:
     )
     if "__init__" not in cls.__dict__:
         namespace["__init__"] = _make_init(cls, list(fields.values()), derived_, kw)
-    made = type(cls)(cls.__name__, cls.__bases__, namespace)
+    metaclass: Any = type(cls)
+    made: Any = metaclass(cls.__name__, cls.__bases__, namespace)
     made.__qualname__ = cls.__qualname__
     _fix_class_cells(cls, made)
     return made

@@ -41,7 +41,7 @@ __all__ = [
 class Expr(BaseExpr):
     """The root of graph expressions; `struct_info` is filled in by the BlockBuilder."""
 
-    struct_info: StructInfo | None = info()
+    struct_info: StructInfo | None = info(default=None)
 
 
 @node
@@ -200,7 +200,7 @@ class Function(BaseFunc):
     ret_struct_info: StructInfo | None = None
     is_pure: bool = True
     attrs: dict[str, Any] = {}
-    struct_info: StructInfo | None = info()
+    struct_info: StructInfo | None = info(default=None)
 
 
 def const_array(c: Constant) -> np.ndarray[Any, Any]:

@@ -209,10 +209,10 @@ class BufferLoad(PrimExpr):
 
     buffer: Buffer
     indices: tuple[PrimExpr, ...]
-    dtype: str = derived("_load_dtype(buffer.dtype, indices)")
+    dtype: str = derived("load_dtype(buffer.dtype, indices)")
 
 
-def _load_dtype(dtype: str, indices: Sequence[PrimExpr]) -> str:
+def load_dtype(dtype: str, indices: Sequence[PrimExpr]) -> str:
     n = dt.lanes(indices[-1].dtype) if indices else 1
     return dtype if n == 1 else dt.with_lanes(dtype, n * dt.lanes(dtype))
 
