@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, ClassVar, Union
 
 from tilewright.ir import dtype as dt
-from tilewright.ir.node import DEF, Node, derived, node
+from tilewright.ir.node import DEF, INFO, Node, derived, node
 from tilewright.ir.op import BaseExpr, Op, PointerType, PrimType, Type
 
 __all__ = [
@@ -156,7 +156,9 @@ ExprLike = Union[PrimExpr, int, float, bool]
 class Var(PrimExpr):
     """A variable. Its identity is the object; `name` is only for people."""
 
-    name: str
+    identity: ClassVar[bool] = True
+    variable: ClassVar[bool] = True
+    name: Annotated[str, INFO]
     dtype: str = "int32"
     type_annotation: Type | None = None
 

@@ -84,6 +84,10 @@ class Node:
     __slots__ = ("span",)
     __match_args__: ClassVar[tuple[str, ...]] = ()
     node_fields: ClassVar[tuple[Field, ...]] = ()
+    identity: ClassVar[bool] = (
+        False  # does the object itself matter, beyond its fields? (variables, buffers, operators)
+    )
+    variable: ClassVar[bool] = False  # is it a variable?
     _derived: ClassVar[dict[str, str]] = {}
     _kw: ClassVar[dict[str, Any]] = {"span": None}
 

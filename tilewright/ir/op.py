@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tilewright.ir.node import Node, node
 
 __all__ = ["BaseExpr", "GlobalVar", "Op", "PrimType", "PointerType", "Type"]
@@ -36,6 +38,7 @@ class BaseExpr(Node):
 class Op(BaseExpr):
     """A primitive that a call may name: an intrinsic (`tir.exp`). What it means stands in `tir/intrin.py`."""
 
+    identity: ClassVar[bool] = True
     name: str
 
     @staticmethod
@@ -54,4 +57,5 @@ _OPS: dict[str, Op] = {}
 class GlobalVar(BaseExpr):
     """Refers to a function of the module by name."""
 
+    identity: ClassVar[bool] = True
     name_hint: str

@@ -18,11 +18,11 @@ int64; a `tir.Var` in the struct info of a parameter, or of a MatchCast, is boun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from tilewright.arith.expr import PrimExpr
 from tilewright.ir.module import BaseFunc
-from tilewright.ir.node import DEF, Node, info, node
+from tilewright.ir.node import DEF, INFO, Node, info, node
 from tilewright.ir.op import BaseExpr, GlobalVar
 from tilewright.relax.struct_info import StructInfo
 
@@ -48,7 +48,9 @@ class Expr(BaseExpr):
 class Var(Expr):
     """A variable. Its identity is the object; `name_hint` is for people."""
 
-    name_hint: str
+    identity: ClassVar[bool] = True
+    variable: ClassVar[bool] = True
+    name_hint: Annotated[str, INFO]
     struct_info: StructInfo | None = None
 
 

@@ -28,12 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from tilewright.arith.expr import ExprLike, IntImm, PrimExpr, Ramp, Var, convert, pointer_var
 from tilewright.ir import dtype as dt
 from tilewright.ir.module import BaseFunc
-from tilewright.ir.node import DEF, Node, derived, node, replace
+from tilewright.ir.node import DEF, INFO, Node, derived, node, replace
 from tilewright.ir.op import Type
 
 __all__ = [
@@ -125,12 +125,13 @@ class IterVar(Node):
 class Buffer(Node):
     """A typed, shaped view of memory; identity is the object. See the head of the module."""
 
+    identity: ClassVar[bool] = True
     data: Annotated[Var, DEF]
     dtype: str
     shape: tuple[PrimExpr, ...]
     strides: tuple[PrimExpr, ...] = ()
     elem_offset: PrimExpr | None = None
-    name: str = "buffer"
+    name: Annotated[str, INFO] = "buffer"
     data_alignment: int = 64
     offset_factor: int = 0
     axis_separators: tuple[int, ...] = ()
@@ -400,7 +401,7 @@ class Block(Stmt):
     iter_vars: Annotated[tuple[IterVar, ...], DEF]
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
-    name_hint: str
+    name_hint: Annotated[str, INFO]
     body: Stmt
     init: Stmt | None = None
     alloc_buffers: Annotated[tuple[Buffer, ...], DEF] = ()
