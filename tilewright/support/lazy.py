@@ -15,6 +15,7 @@ LAZY: dict[str, str] = {
     "script.show": "tilewright.script.printer:show",
     "script.repr": "tilewright.script.printer:to_repr",
     "script.parse": "tilewright.script.parser:parse",
+    "host.info": "tilewright.backends.llvm.host:host_info",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
 }
 """What a name stands for: `module:attribute`."""

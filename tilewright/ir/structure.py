@@ -1,0 +1,242 @@
+"""Structure: equality up to renaming, a hash that agrees with it, and the first difference as a path.
+
+Variables and buffers are compared by where they are bound: `for i: A[i]` equals `for j: B[j]`. A variable that nothing
+binds equals only itself, or, with `map_free_vars`, any other used in the same places. Names, spans and cached facts are not
+compared. Fields that bind (`DEF`) are compared first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilewright.ir.node import DEF, INFO, Node
+
+__all__ = [
+    "Difference", "assert_structural_equal", "first_difference", "structural_digest", "structural_equal", "structural_hash",
+]  # fmt: skip
+
+
+class Difference(NamedTuple):
+    """Where two structures first differ: the path from the root, what stands there on each side, and why it differs."""
+
+    path: str
+    lhs: Any
+    rhs: Any
+    reason: str
+
+    def __str__(self) -> str:
+        return f"at {self.path}: {self.reason}\n  left:  {_brief(self.lhs)}\n  right: {_brief(self.rhs)}"
+
+
+def _brief(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) <= 400 else text[:400] + " ..."
+
+
+class _Compare:
+    """One comparison: pairs of variables met so far, and the first difference found."""
+
+    def __init__(self, map_free: bool) -> None:
+        self.map_free = map_free
+        self.left: dict[Any, Any] = {}
+        self.right: dict[Any, Any] = {}
+        self.difference: Difference | None = None
+
+    def fail(self, path: str, a: Any, b: Any, reason: str) -> bool:
+        if self.difference is None:
+            self.difference = Difference(path, a, b, reason)
+        return False
+
+    def value(self, a: Any, b: Any, path: str, binding: bool) -> bool:
+        if isinstance(a, Node) and isinstance(b, Node):
+            return self.node(a, b, path, binding)
+        if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
+            if len(a) != len(b):
+                return self.fail(path, a, b, f"{len(a)} against {len(b)} elements")
+            return all(self.value(x, y, f"{path}[{i}]", binding) for i, (x, y) in enumerate(zip(a, b, strict=True)))
+        if isinstance(a, dict) and isinstance(b, dict):
+            return self.table(a, b, path, binding)
+        return same_attribute(a, b) or self.fail(path, a, b, "different values")
+
+    def table(self, a: dict[Any, Any], b: dict[Any, Any], path: str, binding: bool) -> bool:
+        keys_b = {_key(k, self.left): k for k in b}
+        if len(a) != len(b):
+            return self.fail(path, list(a), list(b), f"{len(a)} against {len(b)} entries")
+        for k, v in a.items():
+            other = keys_b.get(_key(self.left.get(k, k), self.left))
+            if other is None:
+                return self.fail(f"{path}[{_name(k)}]", k, list(b), "missing on the right")
+            if not self.value(v, b[other], f"{path}[{_name(k)}]", binding):
+                return False
+        return True
+
+    def node(self, a: Node, b: Node, path: str, binding: bool) -> bool:
+        if type(a) is not type(b):
+            return self.fail(path, a, b, f"{type(a).__name__} against {type(b).__name__}")
+        if a.identity:
+            return self.identity(a, b, path, binding)
+        fields = a.node_fields
+        for field in [f for f in fields if f.role == DEF] + [f for f in fields if f.role == ""]:
+            inside = binding or field.role == DEF
+            x, y = getattr(a, field.name), getattr(b, field.name)
+            if not self.value(x, y, f"{path}.{field.name}", inside):
+                return False
+        return True
+
+    def identity(self, a: Any, b: Any, path: str, binding: bool) -> bool:
+        known = self.left.get(a)
+        if known is not None or b in self.right:
+            return known is b or self.fail(path, a, b, "they stand for different things")
+        if not a.variable and not a.node_fields:
+            return a is b or self.fail(path, a, b, "different objects")
+        if a.variable and a is not b and not binding and not self.map_free:
+            return self.fail(path, a, b, "different free variables")
+        for field in a.node_fields:
+            if field.role != INFO:
+                x, y = getattr(a, field.name), getattr(b, field.name)
+                if not self.value(x, y, f"{path}.{field.name}", binding or field.role == DEF):
+                    return False
+        self.left[a] = b
+        self.right[b] = a
+        return True
+
+
+def _name(key: Any) -> str:
+    return str(getattr(key, "name", None) or getattr(key, "name_hint", None) or key)
+
+
+def _key(key: Any, _: Any) -> Any:
+    return ("global", key.name_hint) if type(key).__name__ == "GlobalVar" else key
+
+
+def same_attribute(a: Any, b: Any) -> bool:
+    """Are two attribute values (numbers, strings, arrays, operator objects, enums) equal? nan equals nan."""
+    if a is b:
+        return True
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        same = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape
+        return same and a.tobytes() == b.tobytes()
+    if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
+        return True
+    if type(a) is not type(b) and not (isinstance(a, (int, float, Enum)) and isinstance(b, (int, float, Enum))):
+        return False
+    return bool(a == b)
+
+
+def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> Difference | None:
+    """The first difference of two structures, or None when they are equal."""
+    compare = _Compare(map_free_vars)
+    if compare.value(lhs, rhs, "<root>", False):
+        return None
+    return compare.difference
+
+
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+    """Are the two equal up to the names of bound variables (and of free ones with `map_free_vars`)?"""
+    return lhs is rhs or first_difference(lhs, rhs, map_free_vars) is None
+
+
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+    """Raise ValueError that says where the two first differ, unless they are equal."""
+    difference = first_difference(lhs, rhs, map_free_vars)
+    if difference is not None:
+        raise ValueError(f"the two structures differ {difference}")
+
+
+class _Digest:
+    """Writes a structure as bytes in which variables are numbers in order of binding or first use."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.blake2b(digest_size=20)
+        self.numbers: dict[Any, int] = {}
+        self.update = self.hash.update
+
+    def value(self, x: Any) -> None:
+        if isinstance(x, Node):
+            self.node(x)
+        elif isinstance(x, (tuple, list)):
+            self.update(b"(%d" % len(x))
+            for item in x:
+                self.value(item)
+        elif isinstance(x, dict):
+            self.table(x)
+        elif isinstance(x, np.ndarray):
+            self.update(f"A{x.dtype}{x.shape}".encode())
+            self.update(np.ascontiguousarray(x).tobytes())
+        elif isinstance(x, Enum):
+            self.update(f"V{x.value!r};".encode())
+        else:
+            self.update(f"V{x!r};".encode())
+
+    def table(self, x: dict[Any, Any]) -> None:
+        self.update(b"{%d" % len(x))
+        for key, item in sorted(x.items(), key=lambda kv: self.order(kv[0])):
+            self.value(key if not isinstance(key, Node) or key.variable else _name(key))
+            self.value(item)
+
+    def order(self, key: Any) -> Any:
+        if isinstance(key, Node):
+            return (0, self.numbers.get(key, 1 << 30), _name(key) if not key.variable else "")
+        return (1, 0, str(key))
+
+    def node(self, x: Any) -> None:
+        if x.identity:
+            number = self.numbers.get(x)
+            if number is not None:
+                self.update(b"#%d;" % number)
+                return
+            self.numbers[x] = len(self.numbers)
+        self.update(type(x).__name__.encode())
+        for name in _order(type(x)):
+            self.value(getattr(x, name))
+
+
+_ORDERS: dict[type, list[str]] = {}
+
+
+def _order(kind: type[Node]) -> list[str]:
+    """The compared fields of a class, binding ones first."""
+    found = _ORDERS.get(kind)
+    if found is None:
+        fields = kind.node_fields
+        found = [f.name for f in fields if f.role == DEF] + [f.name for f in fields if f.role == ""]
+        _ORDERS[kind] = found
+    return found
+
+
+def structural_digest(n: Any) -> str:
+    """A hexadecimal digest, the same in every process, that equal structures (free variables mapped) share."""
+    digest = _Digest()
+    digest.value(n)
+    return digest.hash.hexdigest()
+
+
+def structural_hash(n: Any, map_free_vars: bool = False) -> int:
+    """A 64-bit hash that agrees with `structural_equal`; free variables count as equal whatever `map_free_vars` says."""
+    del map_free_vars
+    return int(structural_digest(n)[:16], 16)
+
+
+def paths(n: Node, prefix: str = "<root>") -> Iterator[tuple[str, Node]]:
+    """Every node below `n` with its path, parents first."""
+    yield prefix, n
+    for field in n.node_fields:
+        if field.role != INFO:
+            yield from _paths(getattr(n, field.name), f"{prefix}.{field.name}")
+
+
+def _paths(value: Any, path: str) -> Iterator[tuple[str, Node]]:
+    if isinstance(value, Node):
+        yield from paths(value, path)
+    elif isinstance(value, (tuple, list)):
+        for i, item in enumerate(value):
+            yield from _paths(item, f"{path}[{i}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _paths(item, f"{path}[{_name(key)}]")
