@@ -15,6 +15,9 @@ LAZY: dict[str, str] = {
     "script.show": "tilewright.script.printer:show",
     "script.repr": "tilewright.script.printer:to_repr",
     "script.parse": "tilewright.script.parser:parse",
+    "verify.relax": "tilewright.relax.verify:verify_module",
+    "verify.blocks": "tilewright.tir.verify:verify_module_blocks",
+    "verify.flat": "tilewright.tir.verify:verify_module_flat",
     "host.info": "tilewright.backends.llvm.host:host_info",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
 }
