@@ -1,0 +1,3 @@
+"""Analyses of the loop IR."""
+
+from tilewright.tir.analysis.regions import RegionUnion
