@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["LAZY", "resolve"]
+__all__ = ["LAZY", "is_resolved", "resolve"]
 
 LAZY: dict[str, str] = {
     "script.print": "tilewright.script.printer:to_script",
@@ -19,6 +19,8 @@ LAZY: dict[str, str] = {
     "verify.blocks": "tilewright.tir.verify:verify_module_blocks",
     "verify.flat": "tilewright.tir.verify:verify_module_flat",
     "host.info": "tilewright.backends.llvm.host:host_info",
+    "runtime.pool": "tilewright.backends.llvm.pool:pool",
+    "driver.cache": "tilewright.driver.cache:default",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
 }
 """What a name stands for: `module:attribute`."""
@@ -34,3 +36,8 @@ def resolve(name: str) -> Any:
         module, _, attribute = LAZY[name].partition(":")
         found = _RESOLVED[name] = getattr(import_module(module), attribute)
         return found
+
+
+def is_resolved(name: str) -> bool:
+    """Has `name` been used already?"""
+    return name in _RESOLVED
