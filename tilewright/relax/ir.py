@@ -20,15 +20,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from tilewright.arith.expr import PrimExpr
+from tilewright.arith.expr import IntImm, PrimExpr, convert
 from tilewright.ir.module import BaseFunc
 from tilewright.ir.node import DEF, INFO, Node, info, node
 from tilewright.ir.op import BaseExpr, GlobalVar
-from tilewright.relax.struct_info import StructInfo
+from tilewright.relax.struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, dims
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tilewright.support.span import Span
 
 __all__ = [
     "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar", "Expr", "ExternFunc",
@@ -65,12 +67,22 @@ class Constant(Expr):
 
     data: NDArray[Any]
 
+    def __init__(self, data: Any, *, struct_info: StructInfo | None = None, span: Span | None = None) -> None:
+        self.data = data
+        self.struct_info = struct_info or TensorStructInfo(data.shape, str(data.dtype))
+        self.span = span
+
 
 @node
 class ShapeExpr(Expr):
-    """A shape as a value."""
+    """A shape as a value. Numbers become int64 constants; what is known of it is known from the start."""
 
     values: tuple[PrimExpr, ...]
+
+    def __init__(self, values: Any, *, struct_info: StructInfo | None = None, span: Span | None = None) -> None:
+        self.values = dims(values)
+        self.struct_info = struct_info or ShapeStructInfo(self.values)
+        self.span = span
 
     def __getitem__(self, i: int) -> PrimExpr:
         return self.values[i]
@@ -81,9 +93,16 @@ class ShapeExpr(Expr):
 
 @node
 class PrimValue(Expr):
-    """A scalar as a value."""
+    """A scalar as a value. A Python number becomes a constant (int64, float32, bool)."""
 
     value: PrimExpr
+
+    def __init__(self, value: Any, *, struct_info: StructInfo | None = None, span: Span | None = None) -> None:
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = IntImm("int64", value)
+        self.value = convert(value)
+        self.struct_info = struct_info or PrimStructInfo(self.value.dtype, self.value)
+        self.span = span
 
 
 @node
