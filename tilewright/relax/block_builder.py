@@ -14,12 +14,13 @@ What inference has to assume of symbolic dimensions (see relax/dims.py) is emitt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from tilewright.ir.module import BaseFunc, IRModule
-from tilewright.relax.build import convert, make_tuple
+from tilewright.ir.node import replace
+from tilewright.relax.build import convert, make_tuple, make_var
 from tilewright.relax.dims import Assumptions, collect_assumptions
 from tilewright.relax.ir import (
     Binding,
@@ -27,7 +28,6 @@ from tilewright.relax.ir import (
     Call,
     Constant,
     DataflowBlock,
-    DataflowVar,
     DataTypeImm,
     Expr,
     ExternFunc,
@@ -68,7 +68,7 @@ def is_leaf(e: Any) -> bool:
     """May it stand as an operand in normal form (tuples of leaves too)?"""
     if isinstance(e, Tuple):
         return all(map(is_leaf, e.fields))
-    return isinstance(e, _LEAVES) or (isinstance(e, BaseFunc))
+    return isinstance(e, (*_LEAVES, BaseFunc))
 
 
 def function_struct_info(f: Function) -> FuncStructInfo:
@@ -168,7 +168,9 @@ class BlockBuilder:
         if isinstance(func, PrimFunc):
             if self._digests is None:
                 self._digests = {
-                    structural_digest(_anonymous(f)): v for v, f in self._mod.functions.items() if isinstance(f, PrimFunc)
+                    structural_digest(_anonymous(f)): v
+                    for v, f in self._mod.functions.items()
+                    if isinstance(f, PrimFunc)
                 }
             digest = structural_digest(_anonymous(func))
             found = self._digests.get(digest)
@@ -197,7 +199,7 @@ class BlockBuilder:
         private: bool = False,
         *,
         is_pure: bool = True,
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Within, bindings build the function `name`; `emit_func_output` ends it. A private one has no global symbol."""
         frame = _FunctionFrame(name, [params] if isinstance(params, Var) else params, attrs or {}, private)
         frame.is_pure = is_pure
@@ -239,7 +241,7 @@ class BlockBuilder:
         return SeqExpr(tuple(scope.blocks), body, struct_info=body.struct_info)
 
     @contextmanager
-    def dataflow(self) -> Iterator[None]:
+    def dataflow(self) -> Generator[None]:
         """Within, bindings go to one dataflow block; `emit_output` makes those that are seen behind it."""
         scope = self._scopes[-1]
         scope.close_block()
@@ -286,9 +288,7 @@ class BlockBuilder:
     def _bind(self, expr: Expr, name_hint: str, local: bool) -> Var:
         value = self._normal(expr)
         name = self.get_unique_name(name_hint or ("lv" if local else "gv"))
-        var = (DataflowVar if local else Var)(name, value.struct_info)
-        if expr.span is not None:
-            var.span = expr.span
+        var = make_var(name, value.struct_info, local, expr.span)
         self._bound[var] = value
         self._scopes[-1].bindings.append(VarBinding(var, value))
         return var
@@ -297,7 +297,7 @@ class BlockBuilder:
         """Bind `value`, checked at run time to have `struct_info`; its unknown symbols are bound by it."""
         local = self._scopes[-1].dataflow
         expr = self.normalize(convert(value))
-        var = (DataflowVar if local else Var)(self.get_unique_name(name_hint or ("lv" if local else "gv")), struct_info)
+        var = make_var(self.get_unique_name(name_hint or ("lv" if local else "gv")), struct_info, local)
         self.emit_normalized(MatchCast(var, expr, struct_info))
         return var
 
@@ -356,27 +356,25 @@ class BlockBuilder:
         if isinstance(expr, Call):
             args = tuple(self.normalize(a) for a in expr.args)
             if any(a is not b for a, b in zip(args, expr.args)):
-                expr = Call(expr.op, args, expr.sinfo_args, struct_info=None, span=expr.span)
-            if expr.struct_info is None:
-                expr.struct_info = self.infer(expr)
-            return expr
+                expr = replace(expr, args=args, struct_info=None)
+            return expr if expr.struct_info is not None else _know(expr, self.infer(expr))
         if isinstance(expr, Tuple):
             return self.normalize(expr)
         if isinstance(expr, TupleGetItem):
             value = self.normalize(expr.tuple_value)
             if isinstance(value, Tuple):
                 return value.fields[expr.index]
-            made = expr if value is expr.tuple_value else TupleGetItem(value, expr.index, span=expr.span)
-            if made.struct_info is None:
-                made.struct_info = self._field_info(made)
-            return made
+            made = expr if value is expr.tuple_value else replace(expr, tuple_value=value, struct_info=None)
+            return made if made.struct_info is not None else _know(made, self._field_info(made))
         if isinstance(expr, If):
             cond = self.normalize(expr.cond)
             branches = [
-                b if isinstance(b, SeqExpr) else self.seq_expr(lambda b=b: b) for b in (expr.true_branch, expr.false_branch)
+                b if isinstance(b, SeqExpr) else self.seq_expr(lambda b=b: b)
+                for b in (expr.true_branch, expr.false_branch)
             ]
             infos = [b.struct_info or ObjectStructInfo() for b in branches]
-            return If(cond, branches[0], branches[1], struct_info=unify(infos[0], infos[1]), span=expr.span)
+            made = replace(expr, cond=cond, true_branch=branches[0], false_branch=branches[1])
+            return _know(made, unify(infos[0], infos[1]))
         if isinstance(expr, SeqExpr):
             for block in expr.blocks:
                 for binding in block.bindings:
@@ -427,7 +425,7 @@ class BlockBuilder:
         pending, scope.assumptions.pending = scope.assumptions.pending, []
         for a, b in pending:
             want = ShapeStructInfo((b,))
-            var = (DataflowVar if scope.dataflow else Var)(self.get_unique_name("check"), want)
+            var = make_var(self.get_unique_name("check"), want, scope.dataflow)
             scope.bindings.append(MatchCast(var, ShapeExpr((a,)), want))
 
     # ---- kernels from tensor expressions -------------------------------------------------------------------------------
@@ -446,6 +444,12 @@ class BlockBuilder:
         """Bind `call_te(func, ...)`; keyword `name_hint` names the variable."""
         name_hint = kwargs.pop("name_hint", "")
         return self.emit(self.call_te(func, *args, **kwargs), name_hint)
+
+
+def _know(e: Any, struct_info: StructInfo) -> Any:
+    """The expression, with its struct info filled in (a cached fact, so in place)."""
+    e.struct_info = struct_info
+    return e
 
 
 def _anonymous(f: Any) -> Any:
@@ -468,5 +472,3 @@ def replace_diagnostic(d: Any, message: str, span: Any) -> Any:
     from dataclasses import replace as replace_dataclass
 
     return replace_dataclass(d, message=message, span=span)
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from tilewright.ir.op import BaseExpr
 from tilewright.relax.ir import Constant, DataflowVar, Expr, PrimValue, ShapeExpr, StringImm, Tuple, Var
 from tilewright.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-__all__ = ["array", "const", "convert", "dataflow_var", "make_tuple", "var"]
+if TYPE_CHECKING:
+    from tilewright.support.span import Span
+
+__all__ = ["array", "const", "convert", "make_tuple", "make_var", "var"]
 
 
 def array(value: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
@@ -77,9 +80,11 @@ def convert(value: Any) -> Any:
 
 def var(name: str, shape: Any = None, dtype: str = "float32", *, struct_info: StructInfo | None = None) -> Var:
     """A variable: a tensor of `shape` and `dtype`, or of the given struct info."""
-    return Var(name, struct_info or TensorStructInfo(shape, dtype))
+    return Var(name_hint=name, struct_info=struct_info or TensorStructInfo(shape, dtype))
 
 
-def dataflow_var(name: str, struct_info: StructInfo | None) -> DataflowVar:
-    """A variable of a dataflow block."""
-    return DataflowVar(name, struct_info)
+def make_var(name: str, struct_info: StructInfo | None, dataflow: bool = False, span: Span | None = None) -> Var:
+    """A new variable, of a dataflow block or not."""
+    made: Any = (DataflowVar if dataflow else Var)(name_hint=name, struct_info=struct_info)
+    made.span = span
+    return made

@@ -11,7 +11,7 @@ a wrong size ends in an error and not in a wrong answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Union
 
@@ -235,7 +235,9 @@ def _rebuild(p: Poly) -> PrimExpr:
     for m, c in terms:
         product: PrimExpr | None = None
         for a in m:
-            factor = _BACK[a[0]](_rebuild(dict(a[1])), _rebuild(dict(a[2]))) if isinstance(a, tuple) else E.cast(a, "int64")
+            factor = (
+                _BACK[a[0]](_rebuild(dict(a[1])), _rebuild(dict(a[2]))) if isinstance(a, tuple) else E.cast(a, "int64")
+            )
             product = factor if product is None else product * factor
         if product is None:
             term: PrimExpr = IntImm("int64", abs(c))
@@ -322,7 +324,7 @@ _CURRENT: list[Assumptions | None] = []
 
 
 @contextmanager
-def collect_assumptions(assumptions: Assumptions | None) -> Iterator[None]:
+def collect_assumptions(assumptions: Assumptions | None) -> Generator[None]:
     """Within, `require_equal` hands what it cannot prove to `assumptions` (None: raises instead)."""
     _CURRENT.append(assumptions)
     try:
@@ -391,4 +393,6 @@ def show_dim(e: Any) -> str:
 
 def show_shape(shape: Sequence[Any] | None) -> str:
     """A shape as text for messages."""
-    return "(unknown)" if shape is None else f"({', '.join(show_dim(d) for d in shape)}{',' if len(shape) == 1 else ''})"
+    return (
+        "(unknown)" if shape is None else f"({', '.join(show_dim(d) for d in shape)}{',' if len(shape) == 1 else ''})"
+    )

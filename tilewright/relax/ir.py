@@ -68,9 +68,10 @@ class Constant(Expr):
     data: NDArray[Any]
 
     def __init__(self, data: Any, *, struct_info: StructInfo | None = None, span: Span | None = None) -> None:
-        self.data = data
-        self.struct_info = struct_info or TensorStructInfo(data.shape, str(data.dtype))
-        self.span = span
+        made: Any = self
+        made.data = data
+        made.struct_info = struct_info or TensorStructInfo(data.shape, str(data.dtype))
+        made.span = span
 
 
 @node
@@ -80,9 +81,10 @@ class ShapeExpr(Expr):
     values: tuple[PrimExpr, ...]
 
     def __init__(self, values: Any, *, struct_info: StructInfo | None = None, span: Span | None = None) -> None:
-        self.values = dims(values)
-        self.struct_info = struct_info or ShapeStructInfo(self.values)
-        self.span = span
+        made: Any = self
+        made.values = dims(values)
+        made.struct_info = struct_info or ShapeStructInfo(made.values)
+        made.span = span
 
     def __getitem__(self, i: int) -> PrimExpr:
         return self.values[i]
@@ -98,11 +100,12 @@ class PrimValue(Expr):
     value: PrimExpr
 
     def __init__(self, value: Any, *, struct_info: StructInfo | None = None, span: Span | None = None) -> None:
+        made: Any = self
         if isinstance(value, int) and not isinstance(value, bool):
             value = IntImm("int64", value)
-        self.value = convert(value)
-        self.struct_info = struct_info or PrimStructInfo(self.value.dtype, self.value)
-        self.span = span
+        made.value = convert(value)
+        made.struct_info = struct_info or PrimStructInfo(made.value.dtype, made.value)
+        made.span = span
 
 
 @node

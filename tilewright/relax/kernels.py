@@ -149,7 +149,9 @@ def call_te(bb: BlockBuilder, func: Callable[..., Any], args: Sequence[Any], kwa
     infos: list[StructInfo] = [
         TensorStructInfo(tuple(simplify_dim(substitute_symbols(d, back)) for d in t.shape), t.dtype) for t in results
     ]
-    out: StructInfo = infos[0] if len(infos) == 1 and not isinstance(outs, (list, tuple)) else TupleStructInfo(tuple(infos))
+    out: StructInfo = (
+        infos[0] if len(infos) == 1 and not isinstance(outs, (list, tuple)) else TupleStructInfo(tuple(infos))
+    )
     used = [v for v in scalars if v in made.params]
     inputs = [bb.normalize(x) for x in operands.inputs]
     return call_tir(gv, inputs, out, tuple(back[v] for v in used))

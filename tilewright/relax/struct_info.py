@@ -68,9 +68,10 @@ class ShapeStructInfo(StructInfo):
     ndim: int = -1
 
     def __init__(self, values: Any = None, ndim: int = -1, *, span: Span | None = None) -> None:
-        self.values = None if values is None else dims(values)
-        self.ndim = ndim if self.values is None else len(self.values)
-        self.span = span
+        made: Any = self
+        made.values = None if values is None else dims(values)
+        made.ndim = ndim if made.values is None else len(made.values)
+        made.span = span
 
 
 @node
@@ -83,10 +84,11 @@ class TensorStructInfo(StructInfo):
     ndim: int = -1
 
     def __init__(self, shape: Any = None, dtype: str = "float32", ndim: int = -1, *, span: Span | None = None) -> None:
-        self.shape = None if shape is None else dims(shape)
-        self.dtype = dtype or ""
-        self.ndim = ndim if self.shape is None else len(self.shape)
-        self.span = span
+        made: Any = self
+        made.shape = None if shape is None else dims(shape)
+        made.dtype = dtype or ""
+        made.ndim = ndim if made.shape is None else len(made.shape)
+        made.span = span
 
 
 @node
@@ -156,7 +158,9 @@ def shape_of(x: Any, what: str = "the operand") -> tuple[PrimExpr, ...]:
         return si.shape
     if isinstance(si, (TensorStructInfo, ShapeStructInfo)):
         raise CompileError.at(
-            "TW0202", f"{what} has no known shape: {describe(si)}", hint="match_cast it to a shape, perhaps a symbolic one"
+            "TW0202",
+            f"{what} has no known shape: {describe(si)}",
+            hint="match_cast it to a shape, perhaps a symbolic one",
         )
     return tensor_info(x, what).shape or ()
 
@@ -241,7 +245,9 @@ def unify(a: StructInfo, b: StructInfo) -> StructInfo:
         return a
     if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
         dtype = a.dtype if a.dtype == b.dtype else ""
-        return TensorStructInfo(a.shape if same_shape(a.shape, b.shape) else None, dtype, a.ndim if a.ndim == b.ndim else -1)
+        return TensorStructInfo(
+            a.shape if same_shape(a.shape, b.shape) else None, dtype, a.ndim if a.ndim == b.ndim else -1
+        )
     if isinstance(a, ShapeStructInfo) and isinstance(b, ShapeStructInfo):
         return ShapeStructInfo(None, a.ndim if a.ndim == b.ndim else -1)
     if isinstance(a, PrimStructInfo) and isinstance(b, PrimStructInfo) and a.dtype == b.dtype:
@@ -348,5 +354,3 @@ def deduce_symbols(formal: StructInfo | None, actual: StructInfo | None, found: 
     for f, a in pairs:
         if isinstance(f, Var):
             found.setdefault(f, a)
-
-
