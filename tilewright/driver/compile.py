@@ -1,37 +1,25 @@
 """The whole pipeline on one page: a model comes in, a callable comes out.
 
-    load          ONNX (a path, bytes, a ModelProto), an IRModule, a function        -> IRModule of graph functions
-    graph         relax passes: fold, layout, legalise, fuse                          -> main of call_tir + PrimFuncs
-    host          lower main to calls of kernels on planned memory                    -> host PrimFunc + packed entry
-    kernels       schedule, lower, emit, machine code; each kernel from the cache     -> objects
-    link          LLVM's JIT linker, in this process                                  -> Executable
+load          ONNX (a path, bytes, a ModelProto), an IRModule, a function        -> IRModule of graph functions
+graph         relax passes: fold, layout, legalise, fuse                          -> main of call_tir + PrimFuncs
+host          lower main to calls of kernels on planned memory                    -> host PrimFunc + packed entry
+kernels       schedule, lower, emit, machine code; each kernel from the cache     -> objects
+link          LLVM's JIT linker, in this process                                  -> Executable
 """
 
 from __future__ import annotations
 
-import hashlib
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Union
 
 import numpy as np
 
-from tilewright.ir.module import IRModule, attrs_of
-from tilewright.ir.node import replace
-from tilewright.ir.op import GlobalVar
-from tilewright.ir.passes import DumpIR, PassContext, PassTimingInstrument, Sequential
-from tilewright.ir.rewrite import transform
-from tilewright.ir.structure import structural_digest
+from tilewright.ir.module import IRModule
 from tilewright.ir.target import Target
 from tilewright.relax import ir as rx
-from tilewright.relax.transform.lower_to_host import HostFunction, lower_to_host
-from tilewright.support.diagnostics import CompileError
 from tilewright.tir.ir import PrimFunc
-from tilewright.version import __version__
 
 __all__ = ["Compiled", "Progress", "compile_module", "load_model"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tilewright.ir.node import Node, node
 
@@ -40,6 +40,9 @@ class Op(BaseExpr):
 
     identity: ClassVar[bool] = True
     name: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Op.get, (self.name,)
 
     @staticmethod
     def get(name: str) -> Op:
