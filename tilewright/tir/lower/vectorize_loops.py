@@ -1,0 +1,301 @@
+"""VECTORIZED loops become vector operations: the loop variable a ramp, loads and stores of contiguous lanes.
+
+    for v in T.vectorized(8): B[i*8 + v] = A[i*8 + v] * s[i]
+    ▶   B[T.Ramp(i*8, 1, 8)] = A[T.Ramp(i*8, 1, 8)] * T.Broadcast(s[i], 8)
+
+A loop that has no vector form (a condition that differs between lanes, an opaque call, a store whose address is the same in
+all lanes) runs as a serial loop: vectorising is never a change of meaning. A loop longer than `MAX_LANES`, or whose length
+is no power of two, runs in chunks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arith.expr import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    CmpOp,
+    IntImm,
+    Let,
+    Not,
+    PrimExpr,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+    add,
+    const,
+    mul,
+)
+from tilewright.ir import dtype as dt
+from tilewright.ir.node import map_children, walk
+from tilewright.ir.op import Op
+from tilewright.ir.rewrite import Mutator, substitute
+from tilewright.tir import intrin
+from tilewright.tir.ir import (
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from tilewright.tir.lower.index import IndexSpace, Poly
+
+__all__ = ["vectorize_loops"]
+
+MAX_LANES = 64
+
+
+class _NoVector(Exception):
+    """The loop has no vector form; it runs as a serial loop."""
+
+
+def vectorize_loops(f: PrimFunc) -> PrimFunc:
+    """The function without VECTORIZED loops; see the head of the module."""
+    return f.with_body(_Vectorize().visit(f.body))
+
+
+class _Vectorize(Mutator):
+    """Finds the vectorised loops, knowing the ranges of the loops around them."""
+
+    def __init__(self) -> None:
+        self.space = IndexSpace()
+
+    def visit_PrimExpr(self, e: PrimExpr) -> PrimExpr:
+        return e
+
+    def visit_For(self, s: For) -> Stmt:
+        self.space.set_range(s.loop_var, s.min, s.extent)
+        if s.kind != ForKind.VECTORIZED:
+            return self.generic(s)
+        if not isinstance(s.extent, IntImm):
+            return self.visit(_serial(s, s.body))
+        n = s.extent.value
+        if n > MAX_LANES or n & (n - 1):
+            return self.chunks(s, n)
+        body = self.visit(s.body)
+        if n == 1:
+            return substitute(body, {s.loop_var: s.min})
+        try:
+            return _Body(self.space, s.loop_var, s.min, n).visit(body)
+        except _NoVector:
+            return _serial(s, body)
+
+    def chunks(self, s: For, n: int) -> Stmt:
+        """The loop in pieces of 16 lanes, and the rest in powers of two."""
+        width = min(16, 1 << (n.bit_length() - 1))
+        dtype = s.loop_var.dtype
+        out: list[Stmt] = []
+        done = 0
+        if n // width > 1:
+            outer, inner = Var(s.loop_var.name + "_o", dtype), Var(s.loop_var.name, dtype)
+            body = substitute(s.body, {s.loop_var: add(add(mul(outer, width), inner), s.min)})
+            lanes = For(inner, const(0, dtype), const(width, dtype), ForKind.VECTORIZED, body)
+            out.append(For(outer, const(0, dtype), const(n // width, dtype), ForKind.SERIAL, lanes))
+            done = n // width * width
+        while done < n:
+            while width > n - done:
+                width //= 2
+            inner = Var(s.loop_var.name, dtype)
+            body = substitute(s.body, {s.loop_var: inner})
+            out.append(For(inner, add(s.min, const(done, dtype)), const(width, dtype), ForKind.VECTORIZED, body))
+            done += width
+        return seq(*(self.visit(x) for x in out))
+
+
+def _serial(s: For, body: Stmt) -> For:
+    return For(s.loop_var, s.min, s.extent, ForKind.SERIAL, body, None, s.annotations)
+
+
+class _Body:
+    """Rewrites the body of one vectorised loop to vectors of `lanes`."""
+
+    def __init__(self, space: IndexSpace, var: Var, start: PrimExpr, lanes: int) -> None:
+        self.space, self.var, self.lanes = space, var, lanes
+        self.lane = Var(var.name, var.dtype)
+        space.ranges[self.lane] = (0, lanes - 1)
+        self.atom = space.atom(self.lane)
+        lane_poly: Poly = {(self.atom,): 1}
+        self.saved = space.values.get(var)
+        space.values[var] = space.sum(space.poly(start), lane_poly)
+        self.start = start
+        self.vectors: dict[Var, Var] = {}
+
+    # ---- statements ----------------------------------------------------------------------------------------------------
+
+    def visit(self, s: Stmt) -> Stmt:
+        try:
+            return self.stmt(s)
+        finally:
+            if self.saved is None:
+                self.space.values.pop(self.var, None)
+            else:
+                self.space.values[self.var] = self.saved
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, BufferStore):
+            return self.store(s)
+        if isinstance(s, SeqStmt):
+            return SeqStmt(tuple(self.stmt(x) for x in s.seq))
+        if isinstance(s, LetStmt):
+            value = self.expr(s.value)
+            return LetStmt(self.bind(s.var, value), value, self.stmt(s.body))
+        if isinstance(s, IfThenElse):
+            condition = self.invariant(s.condition)
+            return IfThenElse(condition, self.stmt(s.then_case), None if s.else_case is None else self.stmt(s.else_case))
+        if isinstance(s, For):
+            if s.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+                raise _NoVector
+            start, extent = self.invariant(s.min), self.invariant(s.extent)
+            self.space.set_range(s.loop_var, start, extent)
+            return For(s.loop_var, start, extent, s.kind, self.stmt(s.body), None, s.annotations)
+        if isinstance(s, Evaluate) and isinstance(s.value, IntImm):
+            return s
+        raise _NoVector
+
+    def bind(self, var: Var, value: PrimExpr) -> Var:
+        if dt.lanes(value.dtype) == 1:
+            return var
+        new = self.vectors[var] = Var(var.name, value.dtype)
+        return new
+
+    def store(self, s: BufferStore) -> Stmt:
+        if dt.lanes(s.indices[0].dtype) > 1:
+            raise _NoVector
+        index = self.index(s.indices[0])
+        value = self.expr(s.value)
+        wide = dt.lanes(index.dtype) > 1
+        if not wide:
+            if dt.lanes(value.dtype) > 1 or any(isinstance(x, BufferLoad) and x.buffer is s.buffer for x in walk(value)):
+                raise _NoVector
+            return BufferStore(s.buffer, value, (index,))
+        return BufferStore(s.buffer, self.wide(value), (index,))
+
+    # ---- expressions ---------------------------------------------------------------------------------------------------
+
+    def wide(self, e: PrimExpr) -> PrimExpr:
+        return e if dt.lanes(e.dtype) > 1 else Broadcast(e, self.lanes)
+
+    def invariant(self, e: PrimExpr) -> PrimExpr:
+        e = self.expr(e)
+        if dt.lanes(e.dtype) > 1:
+            raise _NoVector
+        return e
+
+    def index(self, e: PrimExpr) -> PrimExpr:
+        """A scalar where the lanes agree, a ramp where they are evenly spaced, else a vector of indices."""
+        p = self.space.poly(e)
+        step = p.get((self.atom,), 0)
+        rest = {m: c for m, c in p.items() if m != (self.atom,)} if step else p
+        if any(self.varies(a) for m in rest for a in m):
+            return self.generic(e)
+        base = self.space.expr(rest, e.dtype)
+        return Ramp(base, const(step, e.dtype), self.lanes) if step else base
+
+    def varies(self, a: int) -> bool:
+        e = self.space.atoms[a]
+        if isinstance(e, Var):
+            return e is self.lane or e in self.vectors
+        return any(x is self.lane or x is self.var or x in self.vectors for x in walk(e) if isinstance(x, Var))
+
+    def expr(self, e: PrimExpr) -> PrimExpr:
+        if isinstance(e, Var):
+            if e is self.var:
+                return Ramp(self.start, const(1, e.dtype), self.lanes)
+            return self.vectors.get(e, e)
+        if e.identity or not e.node_fields:
+            return e
+        if dt.is_int(e.dtype) and dt.lanes(e.dtype) == 1 and isinstance(e, BinaryOp):
+            return self.index(e)
+        return self.generic(e)
+
+    def generic(self, e: PrimExpr) -> PrimExpr:
+        if dt.lanes(e.dtype) > 1:
+            if any(x is self.var or x in self.vectors for x in walk(e) if isinstance(x, Var)):
+                raise _NoVector
+            return e
+        if isinstance(e, BufferLoad):
+            index = self.index(e.indices[0])
+            return e if index is e.indices[0] else BufferLoad(e.buffer, (index,))
+        if isinstance(e, (BinaryOp, CmpOp)):
+            a, b = self.expr(e.a), self.expr(e.b)
+            if dt.lanes(a.dtype) == 1 and dt.lanes(b.dtype) == 1:
+                return e if a is e.a and b is e.b else type(e)(a, b)
+            if isinstance(a, Ramp) and dt.lanes(b.dtype) == 1 and isinstance(e, (Add, Sub)):
+                return Ramp(type(e)(a.base, b), a.stride, a.lanes)
+            return type(e)(self.wide(a), self.wide(b))
+        if isinstance(e, Select):
+            parts = [self.expr(x) for x in (e.condition, e.true_value, e.false_value)]
+            if all(dt.lanes(x.dtype) == 1 for x in parts):
+                return Select(*parts)
+            return Select(*(self.wide(x) for x in parts))
+        if isinstance(e, Cast):
+            value = self.expr(e.value)
+            return Cast(dt.with_lanes(e.dtype, dt.lanes(value.dtype)), value)
+        if isinstance(e, Not):
+            return Not(self.expr(e.a))
+        if isinstance(e, Let):
+            value = self.expr(e.value)
+            var = self.bind(e.var, value)
+            return Let(var, value, self.expr(e.body))
+        if isinstance(e, Call):
+            return self.call(e)
+        if any(x is self.var or x in self.vectors for x in walk(e) if isinstance(x, Var)):
+            raise _NoVector
+        return map_children(e, lambda x: self.expr(x) if isinstance(x, PrimExpr) else x)
+
+    def call(self, e: Call) -> PrimExpr:
+        name = e.op.name if isinstance(e.op, Op) else ""
+        if name == "tir.if_then_else":
+            return self.branch(e)
+        args = [self.expr(a) if isinstance(a, PrimExpr) else a for a in e.args]
+        if all(not isinstance(a, PrimExpr) or dt.lanes(a.dtype) == 1 for a in args):
+            if not intrin.is_pure(e.op):
+                raise _NoVector
+            return Call(e.dtype, e.op, tuple(args))
+        row = intrin.get(e.op)
+        if row is None or row.effect != "pure" or row.rule not in ("first", "last", "bool") or not _LANEWISE(name):
+            raise _NoVector
+        return Call(dt.with_lanes(e.dtype, self.lanes), e.op, tuple(self.wide(a) for a in args))
+
+    def branch(self, e: Call) -> PrimExpr:
+        condition, a, b = (self.expr(x) for x in e.args)
+        if dt.lanes(condition.dtype) > 1:
+            if _may_fault(a) or _may_fault(b):
+                raise _NoVector
+            return Select(condition, self.wide(a), self.wide(b))
+        if dt.lanes(a.dtype) > 1 or dt.lanes(b.dtype) > 1:
+            a, b = self.wide(a), self.wide(b)
+        return Call(a.dtype, e.op, (condition, a, b))
+
+
+def _may_fault(e: PrimExpr) -> bool:
+    """Must the expression not be evaluated where its condition does not hold? (a load out of bounds, a division)"""
+    for x in walk(e):
+        if isinstance(x, BufferLoad):
+            return True
+        if type(x).__name__ in ("Div", "Mod", "FloorDiv", "FloorMod") and not dt.is_float(x.dtype):  # pyright: ignore
+            divisor: Any = x.b  # pyright: ignore
+            if not isinstance(divisor, IntImm) and not isinstance(getattr(divisor, "value", None), IntImm):
+                return True
+    return False
+
+
+_NOT_LANEWISE = {
+    "tir.reduce_lanes", "tir.vectorlow", "tir.vectorhigh", "tir.vectorcombine", "tir.address_of", "tir.tvm_access_ptr",
+    "tir.reinterpret", "tir.undef", "tir.nextafter",
+}  # fmt: skip
+
+
+def _LANEWISE(name: str) -> bool:
+    return name not in _NOT_LANEWISE
