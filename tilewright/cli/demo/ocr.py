@@ -28,7 +28,9 @@ class Line:
     box: tuple[int, int, int, int]
 
 
-def read_page(page: Image, detect: Network, direction: Network, recognise: Network, characters: Sequence[str]) -> list[Line]:
+def read_page(
+    page: Image, detect: Network, direction: Network, recognise: Network, characters: Sequence[str]
+) -> list[Line]:
     """The lines of `page` (height, width, 3; uint8, RGB), top to bottom."""
     height, width = page.shape[0] // 32 * 32, page.shape[1] // 32 * 32
     probability = detect(_normalise(_resize(page, width, height)))[0, 0]

@@ -1,0 +1,5 @@
+"""`python -m tilewright` is the `tilewright` command."""
+
+from tilewright.cli.main import main
+
+raise SystemExit(main())
