@@ -1,66 +1,26 @@
-"""Which dtype a named intrinsic gives, so that `T.exp(x)` needs no dtype and prints without one.
+"""How intrinsics are called in script: `T.exp(x)`, `T.call_extern("int32", "f", x)`, or by their full name.
 
-A rule is the index of the argument whose dtype is taken over, or a dtype. An intrinsic with no rule here (or whose call
-has another dtype than its rule says) is written `T.call_intrin("float32", "tir.name", ...)`.
+`T.<name>` is the builder of that name in `tir/build.py`, which converts numbers and chooses the dtype. A call that its
+builder would not make exactly so is written `T.call_intrin("float32", "tir.name", ...)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
-from tilewright.arith.expr import PrimExpr
-from tilewright.ir import dtype as dt
+from tilewright.tir import build, intrin
 
-__all__ = ["DTYPE_FIRST", "RULES", "intrinsic_dtype"]
-
-_LIKE_FIRST = """
-    exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sqrt rsqrt sigmoid
-    erf erfc tgamma lgamma abs fabs floor ceil round nearbyint rint trunc pow fmod atan2 copysign hypot ldexp nextafter
-    popcount likely bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right ret fma q_multiply_shift
-    q_multiply_shift_per_axis vscale_like tvm_warp_shuffle_like
-"""
-
-RULES: dict[str, int | str] = {
-    **dict.fromkeys(_LIKE_FIRST.split(), 0),
-    "if_then_else": 1,
-    "isnan": "bool",
-    "isinf": "bool",
-    "isfinite": "bool",
-    "isnullptr": "bool",
-    "clz": "int32",
-    "address_of": "handle",
-    "call_packed": "int32",
-    "call_packed_lowered": "int32",
-    "tvm_call_packed": "int32",
-    "tvm_access_ptr": "handle",
-    "tvm_storage_sync": "int32",
-    "tvm_thread_allreduce": "handle",
-    "tvm_stack_alloca": "handle",
-    "type_annotation": "void",
-    "tw_raise": "int32",
-    "break_loop": "void",
-    "continue_loop": "void",
-    "assume": "bool",
-    "undef": "int32",
-    "vscale": "int32",
-}
-"""Rule by name without the `tir.` prefix."""
+__all__ = ["BUILDERS", "DTYPE_FIRST"]
 
 DTYPE_FIRST = frozenset(
-    "reinterpret call_extern call_pure_extern call_llvm_intrin call_llvm_pure_intrin call_spirv_pure_glsl450 "
-    "tvm_struct_get vectorlow vectorhigh vectorcombine large_uint_imm lookup_param".split()
+    name.removeprefix("tir.") for name, row in intrin.INTRINSICS.items() if row.rule == "call" and name != "tir.ret"
 )
-"""Intrinsics that are written with the dtype as their first argument."""
+"""Intrinsics whose dtype the caller chooses: it is their first argument in script."""
 
-
-def intrinsic_dtype(name: str, args: Sequence[Any]) -> str | None:
-    """The dtype that `T.<name>(*args)` has by its rule; None without a rule."""
-    rule = RULES.get(name)
-    if rule is None or isinstance(rule, str):
-        if rule == "bool" and args and isinstance(args[0], PrimExpr) and dt.lanes(args[0].dtype) > 1:
-            return dt.with_lanes("bool", dt.lanes(args[0].dtype))
-        return rule
-    if rule >= len(args) or not isinstance(args[rule], PrimExpr):
-        return None
-    return args[rule].dtype
+BUILDERS: dict[str, Callable[..., Any]] = {
+    name: getattr(build, name)
+    for name in build.__all__
+    if f"tir.{name}" in intrin.INTRINSICS and name not in DTYPE_FIRST
+}
+"""The builders by the name of the intrinsic, without its prefix."""

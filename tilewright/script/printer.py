@@ -138,6 +138,8 @@ class Printer:
         self.module: Any = None  # the IRModule being printed
         self.in_module_func = False  # `cls` is at hand
         self.signature = False  # symbolic dimensions are quoted, as Python evaluates annotations before they exist
+        self.dims = False  # a bare number beside an int64 expression is int64 anyway
+        self.function_depth = 0
         self.mark = mark  # the node whose place in the text is asked for
         self.mark_range: tuple[int, int] | None = None
 

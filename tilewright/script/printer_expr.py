@@ -14,10 +14,10 @@ from typing import Any
 from tilewright.arith import expr as E
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op, PointerType, PrimType
-from tilewright.script.intrinsics import DTYPE_FIRST, intrinsic_dtype
+from tilewright.script.intrinsics import BUILDERS, DTYPE_FIRST
 from tilewright.script.printer import Item, Printer, _quote, handler
 
-__all__ = ["dtype_call", "type_text", "var_declaration"]
+__all__ = ["type_text", "var_declaration"]
 
 _CMP_PREC = 4
 _INFIX: dict[type, tuple[str, int, Callable[[Any, Any], Any]]] = {
@@ -63,13 +63,19 @@ def print_binary(p: Printer, e: Any, prec: int) -> list[Item]:
         text, level, build = found
         if _rebuilds(e, build):
             left = level + 1 if level == _CMP_PREC else level
-            items: list[Item] = [(e.a, left), text, (e.b, level + 1)]
+            items: list[Item] = [*_side(p, e.a, left), text, *_side(p, e.b, level + 1)]
             return ["(", *items, ")"] if level < prec else items
     elif kind in _FUNCTION:
         text, build = _FUNCTION[kind]
         if _rebuilds(e, build):
             return [f"{p.T}.{text}(", (e.a, 0), ", ", (e.b, 0), ")"]
     return [f"{p.T}.{kind.__name__}(", *explicit(p, e.a), ", ", *explicit(p, e.b), ")"]
+
+
+def _side(p: Printer, e: Any, prec: int) -> list[Item]:
+    if p.dims and type(e) is E.IntImm and e.dtype == "int64" and e.value >= 0:
+        return [str(e.value)]
+    return [(e, prec)]
 
 
 def explicit(p: Printer, e: Any) -> list[Item]:
@@ -188,11 +194,6 @@ def print_shuffle(p: Printer, e: Any, prec: int) -> list[Item]:
     return [f"{p.T}.Shuffle(", *p.list_of(e.vectors), ", ", *p.list_of(e.indices), ")"]
 
 
-def dtype_call(name: str, e: Any) -> bool:
-    """Is the call written `T.<name>(dtype, ...)`?"""
-    return name in DTYPE_FIRST
-
-
 @handler(E.Call)
 def print_call(p: Printer, e: Any, prec: int) -> list[Item]:
     args: list[Item] = []
@@ -206,38 +207,27 @@ def print_call(p: Printer, e: Any, prec: int) -> list[Item]:
     name = full[4:] if full.startswith("tir.") else ""
     if name in DTYPE_FIRST:
         return [f'{p.T}.{name}("{e.dtype}"', *([", "] if args else []), *args, ")"]
-    if name and name.isidentifier() and intrinsic_dtype(name, e.args) == e.dtype and _keeps(name, e):
+    if name and _keeps(name, e):
         return [f"{p.T}.{name}(", *args, ")"]
     return [f'{p.T}.call_intrin("{e.dtype}", "{full}"', *([", "] if args else []), *args, ")"]
 
 
-_BUILT: dict[str, Callable[..., Any]] = {
-    "if_then_else": E.if_then_else,
-    "bitwise_and": lambda a, b: a & b,
-    "bitwise_or": lambda a, b: a | b,
-    "bitwise_xor": lambda a, b: a ^ b,
-    "bitwise_not": lambda a: ~a,
-    "shift_left": lambda a, b: a << b,
-    "shift_right": lambda a, b: a >> b,
-}
-"""Intrinsics that `T.<name>` makes by a folding builder."""
-
-
 def _keeps(name: str, e: Any) -> bool:
-    """Would `T.<name>` of these arguments give this very call (and not fold it)?"""
-    build = _BUILT.get(name)
+    """Would `T.<name>` of these arguments give this very call (and neither fold nor convert)?"""
+    build = BUILDERS.get(name)
     if build is None:
-        return True
-    try:
-        r = build(*e.args)
-    except (TypeError, ValueError, OverflowError, AttributeError):
         return False
-    return (
-        type(r) is E.Call
-        and r.op is e.op
-        and r.dtype == e.dtype
-        and all(a is b for a, b in zip(r.args, e.args, strict=True))
-    )
+    try:
+        r = build(*(a.value if type(a) is E.StringImm else a for a in e.args))
+    except (TypeError, ValueError, OverflowError, AttributeError, IndexError):
+        return False
+    if type(r) is not E.Call or r.op is not e.op or r.dtype != e.dtype or len(r.args) != len(e.args):
+        return False
+    return all(a is b or _same_string(a, b) for a, b in zip(r.args, e.args, strict=True))
+
+
+def _same_string(a: Any, b: Any) -> bool:
+    return type(a) is E.StringImm and type(b) is E.StringImm and a.value == b.value
 
 
 def argument(p: Printer, a: Any) -> list[Item]:
