@@ -1,0 +1,697 @@
+"""Expressions as LLVM text.
+
+`ExprWriter.expr(e)` writes what computes `e` and gives the text that names the value. Indices are computed in 64 bits with the
+constant part apart (`index`), so that the accesses of unrolled code share one address and differ in displacements. Vector
+indices that are affine in the lane number are vector loads, splats, or few loads and shuffles; others are gathers.
+
+Where a vector `if_then_else` guards loads, its condition becomes the mask of every load in its arms: nothing out of bounds is
+touched. `Min`/`Max` on floats give NaN if either side is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.arith import expr as E
+from tilewright.backends.llvm import emit_cast
+from tilewright.backends.llvm.emit_core import (
+    ModuleWriter,
+    Writer,
+    element_bytes,
+    float_literal,
+    llvm_type,
+    memory_type,
+    splat,
+    suffix,
+    unsupported,
+)
+from tilewright.ir import dtype as dt
+from tilewright.ir.op import GlobalVar, Op
+from tilewright.tir.ir import Buffer, BufferLoad
+
+__all__ = ["Affine", "ExprWriter"]
+
+Affine = tuple[str, int, "int | str"]
+"""A vector index `name + constant + lane * stride`; the name is empty for none, the stride a number or an i64's name."""
+
+_ARITH: dict[tuple[type, str], str] = {}
+_FLOAT_OP = {E.Add: "fadd contract", E.Sub: "fsub contract", E.Mul: "fmul contract", E.Div: "fdiv", E.Mod: "frem"}
+_INT_OP = {E.Add: "add", E.Sub: "sub", E.Mul: "mul", E.Div: "sdiv", E.Mod: "srem"}
+_UINT_OP = {E.Add: "add", E.Sub: "sub", E.Mul: "mul", E.Div: "udiv", E.Mod: "urem"}
+_CMP = {E.EQ: "eq", E.NE: "ne", E.LT: "lt", E.LE: "le", E.GT: "gt", E.GE: "ge"}
+
+
+class ExprWriter(Writer):
+    """Writes expressions into a function. `env` gives the values of variables, `wide` their 64-bit forms where known."""
+
+    def __init__(self, mod: ModuleWriter) -> None:
+        super().__init__(mod)
+        self.env: dict[E.Var, str] = {}
+        self.wide: dict[E.Var, str] = {}
+        self.natural: set[E.Var] = set()
+        self.distinct: set[E.Var] = set()
+        self.mask: str | None = None
+        self.where = "?"
+
+    def expr(self, e: Any) -> str:
+        """Write `e`; gives its value."""
+        handler = _EXPR.get(type(e))
+        if handler is None:
+            raise unsupported("TW0602", f"the LLVM emitter cannot write {type(e).__name__} (in {self.where})")
+        return handler(self, e)
+
+    def variable(self, v: E.Var) -> str:
+        """The value of a variable. Raises CompileError TW0603 where it is not defined."""
+        value = self.env.get(v)
+        if value is None:
+            wide = self.wide.get(v)
+            if wide is None:
+                raise unsupported("TW0603", f"variable {v.name!r} is used outside its definition in {self.where}")
+            return self.op(f"trunc i64 {wide} to {llvm_type(v.dtype)}")
+        return value
+
+    # ---- indices
+
+    def index(self, e: E.PrimExpr) -> tuple[str, int]:
+        """A scalar index as (name of an i64 or "", constant)."""
+        t = type(e)
+        if t is E.IntImm:
+            return "", e.value  # pyright: ignore[reportAttributeAccessIssue]
+        if t is E.Var or t is E.SizeVar:
+            return self._index_var(e), 0
+        if t is E.Add or t is E.Sub:
+            a, ca = self.index(e.a)  # pyright: ignore[reportAttributeAccessIssue]
+            b, cb = self.index(e.b)  # pyright: ignore[reportAttributeAccessIssue]
+            if t is E.Add:
+                return self.add64(a, b), ca + cb
+            return self.sub64(a, b), ca - cb
+        if t is E.Mul:
+            a, ca = self.index(e.a)  # pyright: ignore[reportAttributeAccessIssue]
+            b, cb = self.index(e.b)  # pyright: ignore[reportAttributeAccessIssue]
+            if not b:
+                return self.mul64(a, cb), ca * cb
+            if not a:
+                return self.mul64(b, ca), ca * cb
+            return self.op(f"mul nsw i64 {self.add64c(a, ca)}, {self.add64c(b, cb)}"), 0
+        if t is E.Cast and e.dtype == "int64" and e.value.dtype == "int32":  # pyright: ignore[reportAttributeAccessIssue]
+            return self.index(e.value)  # pyright: ignore[reportAttributeAccessIssue]
+        return self._to64(self.expr(e), e.dtype), 0
+
+    def _index_var(self, e: Any) -> str:
+        wide = self.wide.get(e)
+        return wide if wide is not None else self._to64(self.variable(e), e.dtype)
+
+    def _to64(self, value: str, dtype: str) -> str:
+        if dtype in ("int64", "uint64"):
+            return value
+        return self.op(f"{'zext' if dt.is_uint(dtype) else 'sext'} {llvm_type(dtype)} {value} to i64")
+
+    def add64(self, a: str, b: str) -> str:
+        """Sum of two i64 names, either of which may be absent."""
+        if not a:
+            return b
+        return self.op(f"add nsw i64 {a}, {b}") if b else a
+
+    def sub64(self, a: str, b: str) -> str:
+        """Difference of two i64 names, either of which may be absent."""
+        return self.op(f"sub nsw i64 {a or '0'}, {b}") if b else a
+
+    def mul64(self, a: str, c: int) -> str:
+        """An i64 name times a constant."""
+        if not a or c == 0:
+            return ""
+        return a if c == 1 else self.op(f"mul nsw i64 {a}, {c}")
+
+    def add64c(self, a: str, c: int) -> str:
+        """An i64 name (or none) plus a constant, as one operand."""
+        if not a:
+            return str(c)
+        return self.op(f"add nsw i64 {a}, {c}") if c else a
+
+    def scalar64(self, e: E.PrimExpr) -> str:
+        """A scalar integer expression as one i64 operand."""
+        return self.add64c(*self.index(e))
+
+    def affine(self, e: Any) -> Affine | None:
+        """A vector index as base and stride, if it is affine in the lane number."""
+        t = type(e)
+        if t is E.Ramp and dt.lanes(e.base.dtype) == 1:
+            base, c = self.index(e.base)
+            stride = e.stride
+            return base, c, stride.value if type(stride) is E.IntImm else self.scalar64(stride)
+        if t is E.Broadcast and dt.lanes(e.value.dtype) == 1:
+            base, c = self.index(e.value)
+            return base, c, 0
+        if t is E.Add or t is E.Sub:
+            a = self.affine(e.a)
+            b = self.affine(e.b) if a is not None else None
+            if a is None or b is None or isinstance(a[2], str) or isinstance(b[2], str):
+                return None
+            if t is E.Add:
+                return self.add64(a[0], b[0]), a[1] + b[1], a[2] + b[2]
+            return self.sub64(a[0], b[0]), a[1] - b[1], a[2] - b[2]
+        if t is E.Mul:
+            for x, y in ((e.a, e.b), (e.b, e.a)):
+                if type(y) is E.Broadcast and type(y.value) is E.IntImm:
+                    k = y.value.value
+                    a = self.affine(x)
+                    if a is not None and not isinstance(a[2], str):
+                        return self.mul64(a[0], k), a[1] * k, a[2] * k
+                    return None
+        return None
+
+    def address(self, pointer: str, element: str, size: int, name: str, constant: int) -> str:
+        """The address of element `name + constant`."""
+        if name:
+            pointer = self.op(f"getelementptr {element}, ptr {pointer}, i64 {name}")
+        if constant:
+            pointer = self.op(f"getelementptr i8, ptr {pointer}, i64 {constant * size}")
+        return pointer
+
+    # ---- memory
+
+    def buffer(self, b: Buffer) -> tuple[str, str, int]:
+        """The pointer of a buffer, its element type in memory, its element size."""
+        if len(b.shape) > 1:
+            raise unsupported(
+                "TW0604",
+                f"buffer {b.name!r} has {len(b.shape)} dimensions in {self.where}: the emitter takes flat ones",
+                "run flatten_buffers (lower_kernel does) before emitting",
+            )
+        size = element_bytes(b.dtype) * dt.lanes(b.dtype)
+        return self.variable(b.data), memory_type(b.dtype), size
+
+    def load_buffer(self, e: BufferLoad) -> str:
+        """The element or the vector that a BufferLoad reads."""
+        if len(e.indices) != 1:
+            raise unsupported(
+                "TW0604", f"a load of {e.buffer.name!r} in {self.where} has {len(e.indices)} indices, not one"
+            )
+        pointer, element, size = self.buffer(e.buffer)
+        data, index = e.buffer.data, e.indices[0]
+        root = pointer if data in self.distinct else ""
+        n = dt.lanes(index.dtype)
+        align = size // dt.lanes(e.buffer.dtype)
+        if n == 1:
+            address = self.address(pointer, element, size, *self.index(index))
+            value = self._load_scalar(element, address, align, root)
+        else:
+            affine = self.affine(index)
+            if affine is None:
+                value = self._gather(pointer, element, size, index, n, root)
+            else:
+                value = self._load_affine(pointer, element, size, affine, n, root)
+        if dt.is_bool(e.dtype):
+            ty = memory_type(e.dtype)
+            return self.op(f"icmp ne {ty} {value}, {'zeroinitializer' if ty[0] == '<' else '0'}")
+        return value
+
+    def _load_scalar(self, element: str, address: str, align: int, root: str) -> str:
+        if self.mask is not None:
+            n = int(self.mask.partition(" ")[0][1:])
+            some = self.inst(
+                f"call i1 {self.mod.declare(f'llvm.vector.reduce.or.v{n}i1', f'i1 (<{n} x i1>)')}({self.mask})"
+            )
+            if "@.zeros = " not in "".join(self.mod.globals[:1]):
+                self.mod.globals.insert(
+                    0, "@.zeros = private unnamed_addr constant [64 x i8] zeroinitializer, align 64"
+                )
+            address = self.op(f"select i1 {some}, ptr {address}, ptr @.zeros")
+        return self.load(element, address, align, root)
+
+    def _load_affine(self, pointer: str, element: str, size: int, index: Affine, n: int, root: str) -> str:
+        base, c, stride = index
+        vec = f"<{n} x {element}>"
+        if stride == 0:
+            scalar = self._load_scalar(element, self.address(pointer, element, size, base, c), size, root)
+            return self.splat_value(scalar, element, n)
+        if self.mask is not None:
+            if stride == 1:
+                return self._masked_load(vec, self.address(pointer, element, size, base, c), size)
+            return self._masked_gather(vec, element, pointer, self._lane_indices(index, n), size)
+        if stride == 1:
+            return self.load(vec, self.address(pointer, element, size, base, c), size, root)
+        if stride == -1:
+            low = self.load(vec, self.address(pointer, element, size, base, c - n + 1), size, root)
+            order = ", ".join(f"i32 {n - 1 - i}" for i in range(n))
+            return self.op(f"shufflevector {vec} {low}, {vec} poison, <{n} x i32> <{order}>")
+        if stride == 2:
+            # Two loads that end at the last element: elements 0..n-1 and n-1..2n-2.
+            low = self.load(vec, self.address(pointer, element, size, base, c), size, root)
+            high = self.load(vec, self.address(pointer, element, size, base, c + n - 1), size, root)
+            picks = [2 * i if 2 * i < n else n + 2 * i - (n - 1) for i in range(n)]
+            order = ", ".join(f"i32 {p}" for p in picks)
+            return self.op(f"shufflevector {vec} {low}, {vec} {high}, <{n} x i32> <{order}>")
+        scalars = [self.load(element, a, size, root) for a in self._lane_addresses(pointer, element, size, index, n)]
+        return self.pack(scalars, element)
+
+    def _lane_addresses(self, pointer: str, element: str, size: int, index: Affine, n: int) -> list[str]:
+        base, c, stride = index
+        if isinstance(stride, int):
+            return [self.address(pointer, element, size, base, c + i * stride) for i in range(n)]
+        first = self.address(pointer, element, size, base, c)
+        return [first] + [
+            self.op(f"getelementptr {element}, ptr {first}, i64 {self.mul64(stride, i)}") for i in range(1, n)
+        ]
+
+    def _lane_indices(self, index: Affine, n: int) -> str:
+        base, c, stride = index
+        step = ", ".join(f"i64 {i if isinstance(stride, str) else c + i * stride}" for i in range(n))
+        vec = f"<{n} x i64>"
+        lanes = f"<{step}>"
+        if isinstance(stride, str):
+            lanes = self.op(f"mul {vec} {lanes}, {self.splat_value(stride, 'i64', n)}")
+            base = self.add64c(base, c)
+        return self.op(f"add {vec} {lanes}, {self.splat_value(base, 'i64', n)}") if base else lanes
+
+    def _vector_index(self, index: E.PrimExpr, n: int) -> str:
+        value = self.expr(index)
+        if dt.bits(index.dtype) == 64:
+            return value
+        return self.op(
+            f"{'zext' if dt.is_uint(index.dtype) else 'sext'} {llvm_type(index.dtype)} {value} to <{n} x i64>"
+        )
+
+    def _gather(self, pointer: str, element: str, size: int, index: E.PrimExpr, n: int, root: str) -> str:
+        wide = self._vector_index(index, n)
+        if self.mask is not None:
+            return self._masked_gather(f"<{n} x {element}>", element, pointer, wide, size)
+        scalars: list[str] = []
+        for i in range(n):
+            lane = self.op(f"extractelement <{n} x i64> {wide}, i64 {i}")
+            scalars.append(self.load(element, self.address(pointer, element, size, lane, 0), size, root))
+        return self.pack(scalars, element)
+
+    def _masked_load(self, vec: str, address: str, align: int) -> str:
+        callee = self.mod.declare(f"llvm.masked.load.{suffix(vec)}.p0", f"{vec} (ptr, {_mask_type(vec)}, {vec})")
+        return self.inst(f"call {vec} {callee}(ptr align {align} {address}, {self.mask}, {vec} zeroinitializer)")
+
+    def _masked_gather(self, vec: str, element: str, pointer: str, wide: str, align: int) -> str:
+        n = vec[1 : vec.index(" ")]
+        pointers = self.op(f"getelementptr {element}, ptr {pointer}, <{n} x i64> {wide}")
+        name = f"llvm.masked.gather.{suffix(vec)}.v{n}p0"
+        callee = self.mod.declare(name, f"{vec} (<{n} x ptr>, {_mask_type(vec)}, {vec})")
+        return self.inst(
+            f"call {vec} {callee}(<{n} x ptr> align {align} {pointers}, {self.mask}, {vec} zeroinitializer)"
+        )
+
+    def pack(self, scalars: list[str], element: str) -> str:
+        """The vector of these scalars."""
+        vec = f"<{len(scalars)} x {element}>"
+        value = "poison"
+        for i, s in enumerate(scalars):
+            value = self.op(f"insertelement {vec} {value}, {element} {s}, i64 {i}")
+        return value
+
+    def store_buffer(self, b: Buffer, index: E.PrimExpr, value: E.PrimExpr, mask: str | None = None) -> None:
+        """b[index] = value; vectors lane by lane; only the lanes of `mask` where given (`<n x i1> %m`)."""
+        text = self.expr(value)
+        pointer, element, size = self.buffer(b)
+        n = dt.lanes(index.dtype)
+        if dt.is_bool(value.dtype):
+            text = self.op(f"zext {llvm_type(value.dtype)} {text} to {memory_type(value.dtype)}")
+        align = size // dt.lanes(b.dtype)
+        if n == 1:
+            address = self.address(pointer, element, size, *self.index(index))
+            self.do(f"store {element} {text}, ptr {address}, align {align}")
+        else:
+            self._store_vector(pointer, element, size, index, n, text, mask)
+        self.clobber(pointer if b.data in self.distinct else None)
+
+    def _store_vector(
+        self, pointer: str, element: str, size: int, index: E.PrimExpr, n: int, text: str, mask: str | None
+    ) -> None:
+        vec = f"<{n} x {element}>"
+        affine = self.affine(index)
+        if affine is not None and affine[2] == 1:
+            address = self.address(pointer, element, size, affine[0], affine[1])
+            if mask is None:
+                self.do(f"store {vec} {text}, ptr {address}, align {size}")
+                return
+            callee = self.mod.declare(f"llvm.masked.store.{suffix(vec)}.p0", f"void ({vec}, ptr, {_mask_type(vec)})")
+            self.do(f"call void {callee}({vec} {text}, ptr align {size} {address}, {mask})")
+            return
+        if mask is not None:
+            wide = self._lane_indices(affine, n) if affine is not None else self._vector_index(index, n)
+            pointers = self.op(f"getelementptr {element}, ptr {pointer}, <{n} x i64> {wide}")
+            name = f"llvm.masked.scatter.{suffix(vec)}.v{n}p0"
+            callee = self.mod.declare(name, f"void ({vec}, <{n} x ptr>, {_mask_type(vec)})")
+            self.do(f"call void {callee}({vec} {text}, <{n} x ptr> align {size} {pointers}, {mask})")
+            return
+        if affine is not None:
+            addresses = self._lane_addresses(pointer, element, size, affine, n)
+        else:
+            wide = self._vector_index(index, n)
+            lanes = [self.op(f"extractelement <{n} x i64> {wide}, i64 {i}") for i in range(n)]
+            addresses = [self.address(pointer, element, size, lane, 0) for lane in lanes]
+        for i, address in enumerate(addresses):
+            lane = self.op(f"extractelement {vec} {text}, i64 {i}")
+            self.do(f"store {element} {lane}, ptr {address}, align {size}")
+
+    # ---- arithmetic on values
+
+    def binary(self, kind: type, a: str, b: str, dtype: str) -> str:
+        """`a kind b` for Add, Sub, Mul, Div (truncating), Mod (truncating)."""
+        text = _ARITH.get((kind, dtype)) or _arith(kind, dtype)
+        if text == "small":
+            wide = dt.with_lanes("float32", dt.lanes(dtype))
+            a, b = emit_cast.to_float32(self, a, dtype), emit_cast.to_float32(self, b, dtype)
+            return emit_cast.from_float32(self, self.binary(kind, a, b, wide), dtype)
+        return self.op(f"{text} {a}, {b}")
+
+    def compare(self, kind: type, a: str, b: str, dtype: str) -> str:
+        """The comparison `kind` of two values of `dtype`."""
+        if emit_cast.is_small_float(dtype):
+            a, b = emit_cast.to_float32(self, a, dtype), emit_cast.to_float32(self, b, dtype)
+            dtype = dt.with_lanes("float32", dt.lanes(dtype))
+        name = _CMP[kind]
+        if dt.is_float(dtype):
+            return self.op(f"fcmp {'u' if kind is E.NE else 'o'}{name} {llvm_type(dtype)} {a}, {b}")
+        if kind not in (E.EQ, E.NE):
+            name = ("u" if dt.is_uint(dtype) or dtype == "handle" else "s") + name
+        return self.op(f"icmp {name} {llvm_type(dtype)} {a}, {b}")
+
+    def select(self, condition: str, condition_type: str, a: str, b: str, ty: str) -> str:
+        """`condition ? a : b`."""
+        return self.op(f"select {condition_type} {condition}, {ty} {a}, {ty} {b}")
+
+    def bool_type(self, dtype: str) -> str:
+        """The type of a comparison of `dtype`."""
+        n = dt.lanes(dtype)
+        return "i1" if n == 1 else f"<{n} x i1>"
+
+    def divisor(self, value: str, dtype: str) -> str:
+        """An integer divisor that is one in the lanes masked out, where it might be zero."""
+        if self.mask is None or dt.lanes(dtype) != int(self.mask.partition(" ")[0][1:]):
+            return value
+        one = splat("1", llvm_type(dt.element(dtype)), dt.lanes(dtype))
+        return self.op(f"select {self.mask}, {llvm_type(dtype)} {value}, {llvm_type(dtype)} {one}")
+
+
+def _mask_type(vec: str) -> str:
+    return f"<{vec[1 : vec.index(' ')]} x i1>"
+
+
+def _arith(kind: type, dtype: str) -> str:
+    if emit_cast.is_small_float(dtype):
+        text = "small"
+    else:
+        table = _FLOAT_OP if dt.is_float(dtype) else _UINT_OP if dt.is_uint(dtype) else _INT_OP
+        text = f"{table[kind]} {llvm_type(dtype)}"
+    _ARITH[kind, dtype] = text
+    return text
+
+
+# ---- one function a node ---------------------------------------------------------------------------------------------
+
+
+def _int(w: ExprWriter, e: E.IntImm) -> str:
+    if e.dtype == "bool":
+        return "true" if e.value else "false"
+    if e.dtype == "handle":
+        return "null" if e.value == 0 else w.op(f"inttoptr i64 {e.value} to ptr")
+    return str(e.value)
+
+
+def _float(w: ExprWriter, e: E.FloatImm) -> str:
+    return float_literal(e.value, e.dtype)
+
+
+def _string(w: ExprWriter, e: E.StringImm) -> str:
+    return w.mod.string(e.value)
+
+
+def _var(w: ExprWriter, e: E.Var) -> str:
+    return w.env.get(e) or w.variable(e)
+
+
+def _binary(w: ExprWriter, e: Any) -> str:
+    a, b, dtype = w.expr(e.a), w.expr(e.b), e.dtype
+    text = _ARITH.get((type(e), dtype))
+    if text is None or text == "small":
+        return w.binary(type(e), a, b, dtype)
+    return w.op(f"{text} {a}, {b}")
+
+
+def _divide(w: ExprWriter, e: Any) -> str:
+    a, b = w.expr(e.a), w.expr(e.b)
+    return w.binary(type(e), a, b if dt.is_float(e.dtype) else w.divisor(b, e.dtype), e.dtype)
+
+
+def is_natural(w: ExprWriter, e: Any) -> bool:
+    """Is this integer expression known not to be negative?"""
+    t = type(e)
+    if t is E.IntImm:
+        return e.value >= 0
+    if t is E.Var:
+        return e in w.natural or dt.is_uint(e.dtype)
+    if t is E.SizeVar:
+        return True
+    if t in (E.Add, E.Mul, E.FloorDiv, E.Div, E.Min):
+        return is_natural(w, e.a) and is_natural(w, e.b)
+    if t is E.Max:
+        return is_natural(w, e.a) or is_natural(w, e.b)
+    if t is E.FloorMod:
+        return is_natural(w, e.b)
+    if t is E.Mod or t is E.Broadcast or t is E.Cast:
+        return is_natural(w, e.a if t is E.Mod else e.value)
+    if t is E.Ramp:
+        return is_natural(w, e.base) and is_natural(w, e.stride)
+    return False
+
+
+def _constant(e: Any) -> int | None:
+    if type(e) is E.Broadcast:
+        e = e.value
+    return e.value if type(e) is E.IntImm else None
+
+
+def _floordiv(w: ExprWriter, e: Any) -> str:
+    dtype = e.dtype
+    a, b = w.expr(e.a), w.expr(e.b)
+    if dt.is_float(dtype):
+        return _float_floor(w, w.binary(E.Div, a, b, dtype), dtype)
+    ty, k = llvm_type(dtype), _constant(e.b)
+    if k is not None and k > 0 and k & (k - 1) == 0:
+        shift = splat(str(k.bit_length() - 1), llvm_type(dt.element(dtype)), dt.lanes(dtype))
+        return w.op(f"{'lshr' if dt.is_uint(dtype) else 'ashr'} {ty} {a}, {shift}")
+    b = w.divisor(b, dtype)
+    if dt.is_uint(dtype) or (is_natural(w, e.a) and (k or 0) > 0):
+        return w.op(f"udiv {ty} {a}, {b}")
+    q = w.op(f"sdiv {ty} {a}, {b}")
+    if is_natural(w, e.a) and is_natural(w, e.b):
+        return q
+    down = _rounds_down(w, ty, a, b, q, k)
+    return w.op(f"add {ty} {q}, {w.op(f'sext {w.bool_type(dtype)} {down} to {ty}')}")
+
+
+def _rounds_down(w: ExprWriter, ty: str, a: str, b: str, q: str, k: int | None) -> str:
+    """Is the truncated quotient one too great: a remainder that is not zero and has not the divisor's sign?"""
+    r = w.op(f"sub {ty} {a}, {w.op(f'mul {ty} {q}, {b}')}")
+    zero = "zeroinitializer" if ty[0] == "<" else "0"
+    if k is not None and k > 0:
+        return w.op(f"icmp slt {ty} {r}, {zero}")
+    c1 = w.op(f"icmp ne {ty} {r}, {zero}")
+    c2 = w.op(f"icmp slt {ty} {w.op(f'xor {ty} {r}, {b}')}, {zero}")
+    bt = f"<{ty[1 : ty.index(' ')]} x i1>" if ty[0] == "<" else "i1"
+    return w.op(f"and {bt} {c1}, {c2}")
+
+
+def _floormod(w: ExprWriter, e: Any) -> str:
+    dtype = e.dtype
+    a, b = w.expr(e.a), w.expr(e.b)
+    ty, k = llvm_type(dtype), _constant(e.b)
+    if dt.is_float(dtype):
+        return _float_mod(w, a, b, dtype)
+    if k is not None and k > 0 and k & (k - 1) == 0:
+        return w.op(f"and {ty} {a}, {splat(str(k - 1), llvm_type(dt.element(dtype)), dt.lanes(dtype))}")
+    b = w.divisor(b, dtype)
+    if dt.is_uint(dtype) or (is_natural(w, e.a) and (k or 0) > 0):
+        return w.op(f"urem {ty} {a}, {b}")
+    if is_natural(w, e.a) and is_natural(w, e.b):
+        return w.op(f"srem {ty} {a}, {b}")
+    q = w.op(f"sdiv {ty} {a}, {b}")
+    r = w.op(f"sub {ty} {a}, {w.op(f'mul {ty} {q}, {b}')}")
+    down = _rounds_down(w, ty, a, b, q, k)
+    zero = "zeroinitializer" if ty[0] == "<" else "0"
+    return w.op(f"add {ty} {r}, {w.select(down, w.bool_type(dtype), b, zero, ty)}")
+
+
+def _float_floor(w: ExprWriter, value: str, dtype: str) -> str:
+    if emit_cast.is_small_float(dtype):
+        wide = dt.with_lanes("float32", dt.lanes(dtype))
+        return emit_cast.from_float32(w, _float_floor(w, emit_cast.to_float32(w, value, dtype), wide), dtype)
+    return w.intrinsic("floor", llvm_type(dtype), value)
+
+
+def _float_mod(w: ExprWriter, a: str, b: str, dtype: str) -> str:
+    """The exact remainder, brought to the divisor's sign (LLVM expands `frem`; it is exact and slow)."""
+    if emit_cast.is_small_float(dtype):
+        wide = dt.with_lanes("float32", dt.lanes(dtype))
+        a, b = emit_cast.to_float32(w, a, dtype), emit_cast.to_float32(w, b, dtype)
+        return emit_cast.from_float32(w, _float_mod(w, a, b, wide), dtype)
+    ty, bt = llvm_type(dtype), w.bool_type(dtype)
+    zero = "zeroinitializer" if ty[0] == "<" else "0.0"
+    r = w.op(f"frem {ty} {a}, {b}")
+    c1 = w.op(f"fcmp une {ty} {r}, {zero}")
+    c2 = w.op(f"fcmp olt {ty} {r}, {zero}")
+    c3 = w.op(f"fcmp olt {ty} {b}, {zero}")
+    down = w.op(f"and {bt} {c1}, {w.op(f'xor {bt} {c2}, {c3}')}")
+    return w.select(down, bt, w.op(f"fadd {ty} {r}, {b}"), r, ty)
+
+
+def _minmax(w: ExprWriter, e: Any) -> str:
+    a, b, dtype = w.expr(e.a), w.expr(e.b), e.dtype
+    return minmax(w, type(e) is E.Max, a, b, dtype, _not_nan(e.a), _not_nan(e.b))
+
+
+def _not_nan(e: Any) -> bool:
+    """Is this float expression certainly not NaN?"""
+    if type(e) is E.Broadcast:
+        e = e.value
+    return (type(e) is E.FloatImm and e.value == e.value) or (type(e) is E.Cast and not dt.is_float(e.value.dtype))
+
+
+def minmax(w: ExprWriter, greater: bool, a: str, b: str, dtype: str, sure_a: bool = False, sure_b: bool = False) -> str:
+    """The greater or smaller of two; NaN if either is NaN. `sure_x`: x is not NaN, which makes it one instruction."""
+    ty, bt = llvm_type(dtype), w.bool_type(dtype)
+    if not dt.is_float(dtype):
+        if dt.is_bool(dtype):
+            return w.op(f"{'or' if greater else 'and'} {ty} {a}, {b}")
+        return w.intrinsic(("u" if dt.is_uint(dtype) else "s") + ("max" if greater else "min"), ty, a, b)
+    if emit_cast.is_small_float(dtype):
+        wide = dt.with_lanes("float32", dt.lanes(dtype))
+        a, b = emit_cast.to_float32(w, a, dtype), emit_cast.to_float32(w, b, dtype)
+        return emit_cast.from_float32(w, minmax(w, greater, a, b, wide, sure_a, sure_b), dtype)
+    if w.mod.arch in ("aarch64", "arm64"):
+        return w.intrinsic("maximum" if greater else "minimum", ty, a, b)
+    if sure_b and not sure_a:
+        a, b, sure_a, sure_b = b, a, sure_b, sure_a
+    # `a > b ? a : b` is x86's maxps: a NaN on either side gives b.
+    best = w.select(w.op(f"fcmp {'ogt' if greater else 'olt'} {ty} {a}, {b}"), bt, a, b, ty)
+    if sure_a:
+        return best
+    return w.select(w.op(f"fcmp uno {ty} {a}, {a}"), bt, a, best, ty)
+
+
+def _compare(w: ExprWriter, e: Any) -> str:
+    return w.compare(type(e), w.expr(e.a), w.expr(e.b), e.a.dtype)
+
+
+def _logic(w: ExprWriter, e: Any) -> str:
+    return w.op(f"{'and' if type(e) is E.And else 'or'} {llvm_type(e.dtype)} {w.expr(e.a)}, {w.expr(e.b)}")
+
+
+def _not(w: ExprWriter, e: E.Not) -> str:
+    return w.op(f"xor {llvm_type(e.dtype)} {w.expr(e.a)}, {splat('true', 'i1', dt.lanes(e.dtype))}")
+
+
+def _select(w: ExprWriter, e: E.Select) -> str:
+    c = w.expr(e.condition)
+    return w.select(c, llvm_type(e.condition.dtype), w.expr(e.true_value), w.expr(e.false_value), llvm_type(e.dtype))
+
+
+def _let(w: ExprWriter, e: E.Let) -> str:
+    w.env[e.var] = w.expr(e.value)
+    if is_natural(w, e.value):
+        w.natural.add(e.var)
+    return w.expr(e.body)
+
+
+def _cast(w: ExprWriter, e: E.Cast) -> str:
+    return emit_cast.convert(w, w.expr(e.value), e.value.dtype, e.dtype)
+
+
+def _ramp(w: ExprWriter, e: E.Ramp) -> str:
+    n = e.lanes
+    inner = dt.lanes(e.base.dtype)
+    if inner != 1:
+        raise unsupported("TW0602", f"a Ramp of a vector in {w.where} cannot be emitted", "simplify the index first")
+    element = llvm_type(e.base.dtype)
+    vec = f"<{n} x {element}>"
+    stride = _constant(e.stride)
+    if stride is None:
+        lanes = "<" + ", ".join(f"{element} {i}" for i in range(n)) + ">"
+        lanes = w.op(f"mul {vec} {lanes}, {w.splat_value(w.expr(e.stride), element, n)}")
+    else:
+        lanes = "<" + ", ".join(f"{element} {i * stride}" for i in range(n)) + ">"
+    return w.op(f"add {vec} {w.splat_value(w.expr(e.base), element, n)}, {lanes}")
+
+
+def _broadcast(w: ExprWriter, e: E.Broadcast) -> str:
+    inner = dt.lanes(e.value.dtype)
+    value = w.expr(e.value)
+    if inner == 1:
+        return w.splat_value(value, llvm_type(e.value.dtype), e.lanes)
+    order = ", ".join(f"i32 {i}" for _ in range(e.lanes) for i in range(inner))
+    ty = llvm_type(e.value.dtype)
+    return w.op(f"shufflevector {ty} {value}, {ty} poison, <{e.lanes * inner} x i32> <{order}>")
+
+
+def _shuffle(w: ExprWriter, e: E.Shuffle) -> str:
+    values = [(w.expr(v), v.dtype) for v in e.vectors]
+    base = llvm_type(dt.element(values[0][1]))
+    value, count = _concatenate(w, values, base)
+    picks = [_constant(i) for i in e.indices]
+    if any(p is None for p in picks):
+        raise unsupported("TW0602", f"a Shuffle in {w.where} has an index that is not a constant")
+    if count == 1:
+        return w.splat_value(value, base, len(picks)) if len(picks) > 1 else value
+    ty = f"<{count} x {base}>"
+    if len(picks) == 1:
+        return w.op(f"extractelement {ty} {value}, i64 {picks[0]}")
+    order = ", ".join(f"i32 {p}" for p in picks)
+    return w.op(f"shufflevector {ty} {value}, {ty} poison, <{len(picks)} x i32> <{order}>")
+
+
+def _concatenate(w: ExprWriter, values: list[tuple[str, str]], base: str) -> tuple[str, int]:
+    """All vectors in a row as one."""
+    if all(dt.lanes(d) == 1 for _, d in values) and len(values) > 1:
+        return w.pack([v for v, _ in values], base), len(values)
+    value, count = values[0][0], dt.lanes(values[0][1])
+    for other, dtype in values[1:]:
+        n = dt.lanes(dtype)
+        # shufflevector takes two of one length: widen the shorter with lanes that are never picked.
+        m = max(n, count)
+        a, b = _widen(w, value, count, m, base), _widen(w, other, n, m, base)
+        order = ", ".join(f"i32 {i}" for i in [*range(count), *range(m, m + n)])
+        value = w.op(f"shufflevector <{m} x {base}> {a}, <{m} x {base}> {b}, <{count + n} x i32> <{order}>")
+        count += n
+    return value, count
+
+
+def _widen(w: ExprWriter, value: str, n: int, m: int, base: str) -> str:
+    if n == m:
+        return value
+    if n == 1:
+        return w.op(f"insertelement <{m} x {base}> poison, {base} {value}, i64 0")
+    order = ", ".join(f"i32 {i}" if i < n else "i32 poison" for i in range(m))
+    return w.op(f"shufflevector <{n} x {base}> {value}, <{n} x {base}> poison, <{m} x i32> <{order}>")
+
+
+def _call(w: ExprWriter, e: E.Call) -> str:
+    if isinstance(e.op, GlobalVar):
+        return w.call_function(e.op, e)  # type: ignore[attr-defined]
+    from tilewright.backends.llvm.intrinsics import INTRINSICS
+
+    assert isinstance(e.op, Op)
+    handler = INTRINSICS.get(e.op.name)
+    if handler is None:
+        raise unsupported(
+            "TW0605",
+            f"the LLVM backend has no intrinsic {e.op.name!r} (dtype {e.dtype}, in {w.where})",
+            "lower it before emission, or call a C function with tir.call_extern",
+        )
+    return handler(w, e)
+
+
+_EXPR: dict[type, Callable[[Any, Any], str]] = {
+    E.IntImm: _int, E.FloatImm: _float, E.StringImm: _string, E.Var: _var, E.SizeVar: _var,
+    E.Add: _binary, E.Sub: _binary, E.Mul: _binary, E.Div: _divide, E.Mod: _divide,
+    E.FloorDiv: _floordiv, E.FloorMod: _floormod, E.Min: _minmax, E.Max: _minmax,
+    E.EQ: _compare, E.NE: _compare, E.LT: _compare, E.LE: _compare, E.GT: _compare, E.GE: _compare,
+    E.And: _logic, E.Or: _logic, E.Not: _not, E.Select: _select, E.Let: _let, E.Cast: _cast,
+    E.Ramp: _ramp, E.Broadcast: _broadcast, E.Shuffle: _shuffle, E.Call: _call,
+    BufferLoad: lambda w, e: w.load_buffer(e),
+}  # fmt: skip
