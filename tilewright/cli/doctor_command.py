@@ -72,7 +72,7 @@ def run(args: Any, output: Output) -> int:
     missing = [r[0] for r in rows if r[1] == "missing" and r[2] == "required"]
     output.result(
         {
-            "facts": {k: v for k, v in facts},
+            "facts": dict(facts),
             "packages": {r[0]: None if r[1] == "missing" else r[1] for r in rows},
             "ok": not missing,
         }
