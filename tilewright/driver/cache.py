@@ -11,6 +11,7 @@ and goes on without.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -221,10 +222,8 @@ def _write_atomically(file: Path, blob: bytes) -> None:
             f.write(blob)
         os.replace(temporary, file)
     except BaseException:
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
-        except OSError:
-            pass
         raise
 
 
