@@ -7,6 +7,7 @@
     void tw_set_num_threads(i32 n)                       0: choose again
     i32  tw_get_num_threads()
     void tw_set_cpus(ptr ids, i32 count)                 the cores to pin workers to, best first
+    tw_tensor_alloc, tw_return_tensors, tw_release_tensors     (runtime_tensor.py)
 
 The pool. One atomic word `generation(32) | tasks(16) | next(16)` holds the state of the one region that may run. Whoever
 finds `next < tasks` claims a task by a compare-and-swap of next + 1; since the generation is in the same word, a thread
@@ -35,6 +36,7 @@ from functools import cache
 
 from tilewright.backends.llvm.runtime_memory import BIG, HUGE, SLOTS, memory_layer
 from tilewright.backends.llvm.runtime_os import FUTEX, os_layer, pause
+from tilewright.backends.llvm.runtime_tensor import TENSOR_EXPORTS, TENSOR_LAYER
 
 __all__ = ["BOUND_SYMBOLS", "EXPORTS", "runtime_text", "system_of"]
 
@@ -46,6 +48,7 @@ EXPORTS = (
     "tw_set_num_threads",
     "tw_get_num_threads",
     "tw_set_cpus",
+    *TENSOR_EXPORTS,
 )
 """What the text defines."""
 
@@ -98,13 +101,14 @@ def runtime_text(triple: str, *, library: bool = False, atfork: str = "__registe
         parts.append(_SERIAL)
     else:
         parts += [_POOL_STATE, pause(arch), os_layer(system, arch, atfork), _POOL]
-    parts.append(memory_layer(system))
+    parts += [memory_layer(system), _ERRORS, TENSOR_LAYER]
     if library:
         parts.append(_LIBRARY)
     text = "\n".join(parts)
     values = {
         "OWN": own,
         "LINKAGE": linkage,
+        "HIDDEN": "hidden " if library else "",
         "SPIN_WORKER": _SPIN_WORKER,
         "SPIN_CALLER": _SPIN_CALLER,
         "PER_THREAD": _TASKS_PER_THREAD,
@@ -116,6 +120,12 @@ def runtime_text(triple: str, *, library: bool = False, atfork: str = "__registe
         text = text.replace(f"${name}$", str(value))
     return text
 
+
+_ERRORS = """
+declare void @TVMFFIErrorMoveFromRaised(ptr)
+declare void @TVMFFIErrorSetRaised(ptr)
+declare i32 @TVMFFIObjectDecRef(ptr)
+"""
 
 _POOL_STATE = """
 @word = internal global i64 0, align 128        ; generation(32) | tasks(16) | next(16)
@@ -140,9 +150,6 @@ _POOL_STATE = """
 _POOL = """
 declare ptr @getenv(ptr)
 declare i32 @atoi(ptr)
-declare void @TVMFFIErrorMoveFromRaised(ptr)
-declare void @TVMFFIErrorSetRaised(ptr)
-declare i32 @TVMFFIObjectDecRef(ptr)
 
 define internal void @after_fork() {
   %w = load atomic i64, ptr @word monotonic, align 8
