@@ -18,6 +18,7 @@ from tilewright.arith import expr as ex
 from tilewright.arith.expr import PrimExpr, Var
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import GlobalVar, Op
+from tilewright.ir.rewrite import collect, free_vars
 from tilewright.tir import ir as t
 from tilewright.tir.interp_runtime import RUNTIME, meaning, unsupported
 from tilewright.tir.intrin import INTRINSICS
@@ -51,6 +52,7 @@ class _Source:
         self.declared: set[Any] = set()
         self.mask: str | None = None
         self.counter = 0
+        self.undeclared: dict[Var, list[t.Buffer]] = {}
 
     # ---- lines and names -------------------------------------------------------------------------------------------------
 
@@ -87,14 +89,16 @@ class _Source:
         args = [self.name_of(p) for p in f.params]
         self.emit(f"def run({', '.join(args)}):")
         self.depth += 1
+        self.find_views(f)
         buffers = [(p, f.buffer_map[p]) for p in f.params if p in f.buffer_map]
         for p in f.params:
             self.declared.add(p)
             if p not in f.buffer_map and p.dtype != "handle":
                 self.scalar_param(p)
         for p, b in buffers:
-            where = repr(f"{self.where}")
-            self.emit(f"{self.name_of(b)} = _bind({self.name_of(p)}, {b.dtype!r}, {b.ndim}, {b.name!r}, {where})")
+            self.emit(
+                f"{self.name_of(b)} = _bind({self.name_of(p)}, {b.dtype!r}, {b.ndim}, {b.name!r}, {self.where!r})"
+            )
             self.declared.add(b)
         for _, b in buffers:
             self.bind_shape(b)
@@ -103,7 +107,26 @@ class _Source:
             if b.data not in self.declared:
                 self.emit(f"{self.name_of(b.data)} = {self.name_of(b)}")
                 self.declared.add(b.data)
+                self.views_of(b.data)
+        for p in f.params:
+            self.views_of(p)
         self.stmt(f.body)
+
+    def find_views(self, f: t.PrimFunc) -> None:
+        """Buffers that are used without a declaration, by their memory: their views are made where the memory begins."""
+        bound: set[t.Buffer] = set(f.buffer_map.values())
+        for n in collect(f.body, (t.DeclBuffer, t.BufferRealize, t.Block, t.MatchBufferRegion)):
+            bound.update(n.alloc_buffers if isinstance(n, t.Block) else (n.buffer,))
+        for b in collect(f.body, t.Buffer):
+            if b not in bound:
+                self.undeclared.setdefault(b.data, []).append(b)
+
+    def views_of(self, data: Var) -> None:
+        """Make the views of memory that has just become known, as far as their shapes are known too."""
+        for b in self.undeclared.get(data, ()):
+            sizes = [x for x in (*b.shape, *b.strides, b.elem_offset) if x is not None]
+            if b not in self.declared and all(v in self.declared for e in sizes for v in free_vars(e)):
+                self.make_view(b)
 
     def scalar_param(self, p: Var) -> None:
         name = self.name_of(p)
@@ -130,6 +153,8 @@ class _Source:
         for axis, n in enumerate(b.shape):
             code = self.code(n)
             self.emit(f"_bind_dim({array}.shape[{axis}], {code}, {b.name!r}, {axis}, {array}.shape, {self.where!r})")
+        for axis, n in enumerate(b.strides):
+            self.emit(f"_bind_stride({array}, {axis}, {self.code(n)}, {b.name!r}, {self.where!r})")
 
     # ---- statements ------------------------------------------------------------------------------------------------------
 
@@ -172,12 +197,14 @@ class _Source:
         v = s.value
         if isinstance(v, ex.Call) and isinstance(v.op, Op):
             if v.op.name == "tir.ret":
+                self.prepare(v.args[0])
                 code = self.code(v.args[0])
                 self.emit(f"raise _Return({code})" if len(self.nesting) > 1 else f"return {code}")
                 return
             if v.op.name in ("tir.assume", "tir.prefetch"):
                 return
         if not isinstance(v, ex.IntImm):
+            self.prepare(v)
             self.emit(self.code(v))
 
     def s_LetStmt(self, s: t.LetStmt) -> None:
@@ -209,31 +236,14 @@ class _Source:
 
     def s_IfThenElse(self, s: t.IfThenElse) -> None:
         self.prepare(s.condition)
-        self.nested(f"if {self.code(s.condition)}:", lambda: self.stmt(s.then_case))
-        if s.else_case is not None:
-            other = s.else_case
-            flag = self.fresh("_else")
-            # the condition is not evaluated again: its loads may have changed
-            self.lines_insert_flag(flag)
-            self.nested(f"if {flag}:", lambda: self.stmt(other))
-
-    def lines_insert_flag(self, flag: str) -> None:
-        """Turn the last `if` at this depth into one that also sets `flag` when it is not taken."""
-        pad = "  " * self.depth
-        for i in range(len(self.lines) - 1, -1, -1):
-            line = self.lines[i]
-            if line.startswith(pad) and not line.startswith(pad + " "):
-                if line.startswith(pad + "if "):
-                    condition = line[len(pad) + 3 : -1]
-                    self.lines[i : i + 1] = [f"{pad}{flag} = not ({condition})", f"{pad}if not {flag}:"]
-                    return
-                # the `if` was put into a function of its own, which is called here: it sits after the `def`
-                if line.startswith(pad + "def _part"):
-                    inner = self.lines[i + 1]
-                    condition = inner.strip()[3:-1]
-                    self.lines[i:i] = [f"{pad}{flag} = not ({condition})"]
-                    return
-        raise AssertionError("no if to attach an else to")
+        other = s.else_case
+        if other is None:
+            self.nested(f"if {self.code(s.condition)}:", lambda: self.stmt(s.then_case))
+            return
+        flag = self.fresh("taken")  # a variable, because either side may have to become a function of its own
+        self.emit(f"{flag} = {self.code(s.condition)}")
+        self.nested(f"if {flag}:", lambda: self.stmt(s.then_case))
+        self.nested(f"if not {flag}:", lambda: self.stmt(other))
 
     def s_While(self, s: t.While) -> None:
         self.prepare(s.condition)
@@ -242,6 +252,7 @@ class _Source:
     def s_For(self, s: t.For) -> None:
         loops: list[tuple[str, str]] = []
         inner: t.Stmt = s
+        self.prepare(s.min, s.extent)
         while isinstance(inner, t.For):
             if loops and not (isinstance(inner.min, ex.IntImm) and isinstance(inner.extent, ex.IntImm)):
                 break
@@ -263,6 +274,7 @@ class _Source:
         shape = ", ".join(self.code(e) for e in s.extents)
         self.emit(f"{self.name_of(s.buffer_var)} = _alloc({s.dtype!r}, ({shape},), {s.buffer_var.name!r})")
         self.declared.add(s.buffer_var)
+        self.views_of(s.buffer_var)
         self.stmt(s.body)
 
     def s_AllocateConst(self, s: t.AllocateConst) -> None:
@@ -270,6 +282,7 @@ class _Source:
         data.flags.writeable = False
         self.emit(f"{self.name_of(s.buffer_var)} = {self.constant(data, 'data')}")
         self.declared.add(s.buffer_var)
+        self.views_of(s.buffer_var)
         self.stmt(s.body)
 
     def s_DeclBuffer(self, s: t.DeclBuffer) -> None:
@@ -350,7 +363,12 @@ class _Source:
             name = self.name_of(iv.var)
             least, greatest = self.ranges.get(iv.var, (dt.min_value(iv.dtype), dt.max_value(iv.dtype)))
             constant = low_min == low_max
-            if not (constant and isinstance(iv.dom.extent, ex.IntImm) and low_min <= least and greatest < low_min + extent_min):
+            if not (
+                constant
+                and isinstance(iv.dom.extent, ex.IntImm)
+                and low_min <= least
+                and greatest < low_min + extent_min
+            ):
                 self.emit(f"_dom({name}, {low}, {extent}, {iv.var.name!r}, {b.name_hint!r})")
                 if constant and isinstance(iv.dom.extent, ex.IntImm):
                     self.ranges[iv.var] = (max(least, low_min), min(greatest, low_min + extent_min - 1))
@@ -472,7 +490,7 @@ class _Source:
         if dt.is_float(e.dtype):
             return f"_np.mod({a}, {b})", None, None
         if b0 > 0:
-            if 0 <= a0 and a1 < b0:
+            if a0 >= 0 and a1 < b0:
                 return a, a0, a1
             return f"({a} % {b})", 0, b1 - 1
         return f"({a} % {b})", None, None
@@ -599,7 +617,8 @@ class _Source:
             raise unsupported(f"an access of {b.name}", f"it has {len(indices)} indices for {b.ndim} dimensions")
         values = [self.expr(i) for i in indices]
         inside = all(
-            low >= 0 and isinstance(n, ex.IntImm) and high < n.value for (_, low, high), n in zip(values, b.shape, strict=True)
+            low >= 0 and isinstance(n, ex.IntImm) and high < n.value
+            for (_, low, high), n in zip(values, b.shape, strict=True)
         )
         array = self.name_of(b)
         index = "".join(v + ", " for v, _, _ in values)

@@ -29,7 +29,9 @@ class Return(Exception):
 def unsupported(what: str, why: str) -> CompileError:
     """The error for something that the interpreter cannot run."""
     return CompileError.at(
-        "TW0950", f"the interpreter cannot run {what}: {why}", hint="interpret the function as it is before that lowering"
+        "TW0950",
+        f"the interpreter cannot run {what}: {why}",
+        hint="interpret the function as it is before that lowering",
     )
 
 
@@ -96,7 +98,7 @@ def view(memory: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ..
     return np.lib.stride_tricks.as_strided(flat[offset * lanes :], dims, [s * kind.itemsize for s in steps])
 
 
-def bind_buffer(value: Any, dtype: str, rank: int, name: str, where: str, strided: bool = False) -> Array:
+def bind_buffer(value: Any, dtype: str, rank: int, name: str, where: str) -> Array:
     """An argument as the array for a buffer parameter of that rank. Raises TypeError or ValueError that names it."""
     if not isinstance(value, np.ndarray):
         raise TypeError(f"{where}: parameter {name} needs a numpy array, got {type(value).__name__}")
@@ -106,14 +108,22 @@ def bind_buffer(value: Any, dtype: str, rank: int, name: str, where: str, stride
         raise TypeError(f"{where}: parameter {name} needs {dtype}, got an array of {array.dtype}")
     if array.ndim != rank + (dt.lanes(dtype) > 1):
         raise ValueError(f"{where}: parameter {name} needs rank {rank}, got shape {list(array.shape)}")
-    del strided
     return array
 
 
 def bind_dim(got: int, need: int, name: str, axis: int, shape: tuple[int, ...], where: str) -> None:
     """Check one dimension of an argument."""
     if got != need:
-        raise ValueError(f"{where}: dimension {axis} of parameter {name} must be {need}, got {got} (shape {list(shape)})")
+        raise ValueError(
+            f"{where}: dimension {axis} of parameter {name} must be {need}, got {got} (shape {list(shape)})"
+        )
+
+
+def bind_stride(array: Array, axis: int, need: int, name: str, where: str) -> None:
+    """Check one stride of an argument, in elements; that of a unit dimension does not matter."""
+    got = array.strides[axis] // array.itemsize
+    if got != need and array.shape[axis] > 1:
+        raise ValueError(f"{where}: stride {axis} of parameter {name} must be {need} elements, got {got}")
 
 
 def out_of_bounds(array: Array, name: str, index: tuple[Any, ...]) -> IndexError:
@@ -289,7 +299,7 @@ def raise_format(kind: str, text: str, *args: int) -> int:
 
 
 RUNTIME: dict[str, Any] = {
-    "_address": address, "_alloc": alloc, "_bind": bind_buffer, "_bind_dim": bind_dim, "_ck": checked, "_ckv": checked_vector,
+    "_address": address, "_alloc": alloc, "_bind": bind_buffer, "_bind_dim": bind_dim, "_bind_stride": bind_stride, "_ck": checked, "_ckv": checked_vector,
     "_dom": check_domain, "_eoffset": element_offset, "_estrides": element_strides, "_fail": fail, "_ifl": if_lanes,
     "_match": match_region, "_np": np, "_product": itertools.product, "_raise": raise_format, "_reinterpret": reinterpret,
     "_Return": Return, "_shuffle": shuffle, "_tdiv": trunc_div, "_tmod": trunc_mod, "_toint": to_int, "_vdiv": vector_div,

@@ -120,6 +120,43 @@ class IterVar(Node):
     def __mod__(self, other: Any) -> PrimExpr:
         return self.var % convert(other)
 
+    def __rfloordiv__(self, other: Any) -> PrimExpr:
+        return convert(other) // self.var
+
+    def __rmod__(self, other: Any) -> PrimExpr:
+        return convert(other) % self.var
+
+    def __neg__(self) -> PrimExpr:
+        return -self.var
+
+    def __lt__(self, other: Any) -> PrimExpr:
+        return self.var < convert(other)
+
+    def __le__(self, other: Any) -> PrimExpr:
+        return self.var <= convert(other)
+
+    def __gt__(self, other: Any) -> PrimExpr:
+        return self.var > convert(other)
+
+    def __ge__(self, other: Any) -> PrimExpr:
+        return self.var >= convert(other)
+
+    def __eq__(self, other: Any) -> Any:
+        if isinstance(other, (PrimExpr, int, IterVar)):
+            return self.var == convert(other)
+        return NotImplemented
+
+    def __ne__(self, other: Any) -> Any:
+        if isinstance(other, (PrimExpr, int, IterVar)):
+            return self.var != convert(other)
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
+    def astype(self, dtype: str) -> PrimExpr:
+        """The variable's value converted to `dtype`."""
+        return self.var.astype(dtype)
+
 
 @node
 class Buffer(Node):

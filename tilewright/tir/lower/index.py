@@ -12,7 +12,8 @@ looked through. Atoms are interned in an `IndexSpace`, which also knows the rang
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Optional, cast as typed
+from typing import Any
+from typing import cast as typed
 
 from tilewright.arith.expr import (
     Add,
@@ -44,7 +45,7 @@ from tilewright.ir.node import Node, children
 __all__ = ["Bounds", "IndexSpace", "Poly", "expr_key"]
 
 Poly = dict[tuple[int, ...], int]
-Bounds = tuple[Optional[int], Optional[int]]
+Bounds = tuple[int | None, int | None]
 
 _UNKNOWN: Bounds = (None, None)
 _MAX_TERMS = 24
