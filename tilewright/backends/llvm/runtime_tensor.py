@@ -4,6 +4,7 @@
     i32 tw_return_tensors(ptr objects, i32 n, i32 tuple, ptr ret)
                                                         hand n owned tensors to the caller: the one, or an ffi.Array
     i32 tw_release_tensors(ptr objects, i32 n)          drop those of n owned tensors that are not null
+    ptr tw_type_name(i32 index), ptr tw_dtype_name(i32 word)    text for messages: "an int", "float32"
 
 The memory comes from the allocator that the caller has set in the FFI's environment (torch does so for calls with torch
 tensors); without one, from tw_alloc, which recycles big blocks. Status -1: an error has been raised.
@@ -13,13 +14,13 @@ from __future__ import annotations
 
 __all__ = ["TENSOR_EXPORTS", "TENSOR_LAYER"]
 
-TENSOR_EXPORTS = ("tw_tensor_alloc", "tw_return_tensors", "tw_release_tensors")
+TENSOR_EXPORTS = ("tw_tensor_alloc", "tw_return_tensors", "tw_release_tensors", "tw_type_name", "tw_dtype_name")
 """What the text defines."""
 
 # A tensor of our own is one block: a DLManagedTensorVersioned (80 bytes: version 0, context 8, deleter 16, flags 24,
 # DLTensor 32: data 32, device 40, ndim 48, dtype 52, shape 56, strides 64, byte_offset 72), the shape, the strides, and
 # from the next multiple of 64 on the data.
-TENSOR_LAYER = """
+_TENSORS = """
 declare ptr @TVMFFIEnvGetDLPackManagedTensorAllocator()
 declare i32 @TVMFFIEnvTensorAlloc(ptr, ptr)
 declare i32 @TVMFFITensorFromDLPackVersioned(ptr, i32, i32, ptr)
@@ -210,3 +211,46 @@ call:
   ret i32 %r
 }
 """
+
+_TYPE_NAMES = {
+    0: "None", 1: "an int", 2: "a bool", 3: "a float", 4: "a pointer", 5: "a dtype", 6: "a device", 7: "a tensor", 8: "a str",
+    11: "a str", 65: "a str", 66: "bytes", 68: "a function", 69: "a shape", 70: "a tensor", 71: "a list or tuple", 72: "a dict",
+}  # fmt: skip
+_DTYPE_NAMES = {
+    f"{name}{bits}": code | bits << 8 | 1 << 16
+    for name, code, widths in (("int", 0, (4, 8, 16, 32, 64)), ("uint", 1, (1, 4, 8, 16, 32, 64)), ("float", 2, (16, 32, 64)), ("bfloat", 4, (16,)), ("complex", 5, (64, 128)))
+    for bits in widths
+} | {"bool": 6 | 8 << 8 | 1 << 16}  # fmt: skip
+
+
+def _names(function: str, table: dict[int, str], otherwise: str) -> str:
+    """A function from a number to a text."""
+    constants: list[str] = []
+    cases: list[str] = []
+    blocks: list[str] = []
+    for i, (key, text) in enumerate([*table.items(), (-1, otherwise)]):
+        constants.append(f'@{function}.{i} = internal constant [{len(text) + 1} x i8] c"{text}\\00"')
+        if key >= 0:
+            cases.append(f"    i32 {key}, label %case{i}")
+            blocks.append(f"case{i}:\n  ret ptr @{function}.{i}")
+    lines = [
+        *constants,
+        f"define $HIDDEN$ptr @{function}(i32 %key) {{",
+        "  switch i32 %key, label %other [",
+        *cases,
+        "  ]",
+        *blocks,
+        f"other:\n  ret ptr @{function}.{len(table)}",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+TENSOR_LAYER = "\n".join(
+    [
+        _TENSORS,
+        _names("tw_type_name", _TYPE_NAMES, "an object of another type"),
+        _names("tw_dtype_name", {word: name for name, word in _DTYPE_NAMES.items()}, "another dtype"),
+    ]
+)
+"""The definitions; `$OWN$` and `$HIDDEN$` stand as in runtime_ir.py."""

@@ -27,7 +27,6 @@ from tilewright.arith.expr import (
     Call,
     IntImm,
     PrimExpr,
-    Select,
     StringImm,
     Var,
     all_of,
@@ -56,16 +55,11 @@ PACKED_PREFIX = "__tvm_ffi_"
 _TENSOR, _DLTENSOR = 70, 7
 _HEADER = 24
 _CPU = 1
-_TYPE_NAMES = {
-    0: "None", 1: "an int", 2: "a bool", 3: "a float", 4: "a pointer", 5: "a dtype", 6: "a device", 7: "a tensor", 8: "a str",
-    11: "a str", 65: "a str", 66: "bytes", 68: "a function", 69: "a shape", 70: "a tensor", 71: "a list or tuple", 72: "a dict",
-}  # fmt: skip
 _CODES = {
     "int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6, "float8_e3m4": 7, "float8_e4m3": 8,
     "float8_e4m3b11fnuz": 9, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13,
     "float8_e8m0fnu": 14, "float4_e2m1fn": 17,
 }  # fmt: skip
-_NAMED = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
 
 
 def dtype_word(dtype: str) -> int:
@@ -427,7 +421,13 @@ class _Builder:
             checks.append(IfThenElse(logical_not(absent), bad))
 
     def data_checks(
-        self, b: Buffer, dl: _View, shape: _View, checks: list[Stmt | None], lets: list[tuple[Var, PrimExpr]], again: _View
+        self,
+        b: Buffer,
+        dl: _View,
+        shape: _View,
+        checks: list[Stmt | None],
+        lets: list[tuple[Var, PrimExpr]],
+        again: _View,
     ) -> None:
         """Memory is there, aligned to its elements; bind the pointer, and the offset if it is a symbol."""
         bytes_ = dt.storage_bytes(b.dtype)
@@ -504,7 +504,9 @@ class _Builder:
 
     def give_up(self) -> Stmt:
         """Drop the results made so far and leave: the error has been raised."""
-        drop = call_intrin("int32", "tir.call_extern", StringImm("tw_release_tensors"), self.outs.at(0), const(self.n_out))
+        drop = call_intrin(
+            "int32", "tir.call_extern", StringImm("tw_release_tensors"), self.outs.at(0), const(self.n_out)
+        )
         return seq(Evaluate(drop), Evaluate(call_intrin("int32", "tir.ret", const(-1, "int32"))))
 
     def finish(self) -> Stmt:
@@ -555,17 +557,11 @@ def _describe(b: Buffer) -> str:
     return f"{b.dtype} [{', '.join(_text(d) for d in b.shape)}]"
 
 
-def _choose(value: PrimExpr, table: dict[int, str], otherwise: str) -> PrimExpr:
-    """The text of the table for an int32, as a pointer."""
-    out: PrimExpr = StringImm(otherwise)
-    for key, text in table.items():
-        out = Select(cmp(EQ, value, const(key, "int32")), StringImm(text), out)
-    return out
-
-
 def _type_name(code: PrimExpr) -> PrimExpr:
-    return _choose(code, _TYPE_NAMES, "an object of another type")
+    """What a type index means, as text for a message (a function of the runtime support)."""
+    return call_intrin("handle", "tir.call_extern", StringImm("tw_type_name"), code)
 
 
 def _dtype_name(word: PrimExpr) -> PrimExpr:
-    return _choose(word, {dtype_word(d): d for d in _NAMED}, "another dtype")
+    """The name of a dtype in memory, as text for a message (a function of the runtime support)."""
+    return call_intrin("handle", "tir.call_extern", StringImm("tw_dtype_name"), word)
