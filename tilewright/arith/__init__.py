@@ -1,0 +1,3 @@
+"""Integer reasoning, and the scalar expressions it reasons about."""
+
+from tilewright.arith import expr
