@@ -19,7 +19,7 @@ ALLOWED = {
     # reproducers and the public names at the top of the package
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
-LIMIT = 650
+LIMIT = 800
 
 
 def layer_of(path: Path) -> int | None:
