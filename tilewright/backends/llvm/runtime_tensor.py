@@ -28,7 +28,7 @@ declare void @TVMFFIErrorSetRaisedFromCStr(ptr, ptr)
 declare i32 @TVMFFIFunctionGetGlobal(ptr, ptr)
 declare i32 @TVMFFIFunctionCall(ptr, ptr, i32, ptr)
 @memory_kind = internal constant [12 x i8] c"MemoryError\\00"
-@memory_text = internal constant [42 x i8] c"no memory for the output of this function\\00"
+@memory_text = internal constant [27 x i8] c"no memory for a new tensor\\00"
 @array_name = internal constant [9 x i8] c"ffi.Array"
 @array_function = internal global ptr null, align 8
 

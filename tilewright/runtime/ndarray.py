@@ -1,0 +1,105 @@
+"""Tensors and devices under their known names: `nd.array`, `nd.empty`, `cpu()`, `tensor`.
+
+Built on `tvm_ffi`, which is imported when the first of these is called. Arrays know DLPack both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir import dtype as dt
+
+__all__ = ["array", "cpu", "cuda", "device", "empty", "from_dlpack", "numpyasarray", "tensor"]
+
+
+def __getattr__(name: str) -> Any:
+    """The classes `NDArray`, `Tensor`, `Device`: they need `tvm_ffi`, so they are made when asked for."""
+    if name in ("NDArray", "Tensor", "Device"):
+        from tilewright.runtime import ffi
+
+        return ffi.Device if name == "Device" else ffi.NDArray
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def device(kind: Any = "cpu", index: int | None = None) -> Any:
+    """The device `kind` ("cpu", "cpu:0", DLPack's number) with number `index`."""
+    from tilewright.runtime import ffi
+
+    if isinstance(kind, str) and ":" in kind and index is None:
+        kind, _, number = kind.partition(":")
+        index = int(number)
+    if isinstance(kind, str) and kind in ("llvm", "c"):
+        kind = "cpu"
+    return ffi.Device(kind, index or 0)
+
+
+def cpu(index: int = 0) -> Any:
+    """The CPU."""
+    return device("cpu", index)
+
+
+def cuda(index: int = 0) -> Any:
+    """A CUDA GPU, as a name; this runtime runs on the CPU."""
+    return device("cuda", index)
+
+
+def _check_device(where: Any) -> None:
+    if where is None:
+        return
+    kind = getattr(where, "dlpack_device_type", lambda: 1)()
+    if int(kind) != 1:
+        raise ValueError(f"arrays live in the memory of the CPU; {where} is no device of this runtime")
+
+
+def empty(shape: int | Sequence[int], dtype: str = "float32", device: Any = None, mem_scope: str | None = None) -> Any:
+    """A new array whose contents are undefined. Raises ValueError for a bad shape, dtype or device."""
+    from tilewright.runtime import ffi
+
+    del mem_scope
+    _check_device(device)
+    dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    return ffi.allocate(dims, str(dtype))
+
+
+def array(arr: Any, device: Any = None, mem_scope: str | None = None) -> Any:
+    """A new array with the contents of `arr`: numpy, nested lists, a tensor with DLPack. Always a copy.
+
+    Lists take numpy's dtype, but float64 becomes float32, as in the field's `nd.array`.
+    """
+    from tilewright.runtime import ffi
+
+    del mem_scope
+    _check_device(device)
+    if hasattr(arr, "__dlpack__") and not isinstance(arr, np.ndarray):
+        source = ffi.to_numpy(ffi.tensor_from(arr))
+    else:
+        listed = not isinstance(arr, (np.ndarray, np.generic))
+        source = np.asarray(arr)
+        if listed and source.dtype == np.float64:
+            source = source.astype(np.float32)
+    name = str(source.dtype)
+    try:
+        out = ffi.allocate(source.shape, dt.parse(name) and name)
+    except ValueError as e:
+        raise ValueError(f"cannot make an array of {type(arr).__name__} with dtype {name}: {e}") from None
+    if source.size:
+        ffi.to_numpy(out)[...] = source
+    return out
+
+
+def from_dlpack(source: Any) -> Any:
+    """An array that shares the memory of anything with DLPack (torch, numpy, jax, ...)."""
+    from tilewright.runtime import ffi
+
+    return ffi.tensor_from(source)
+
+
+tensor = array
+
+
+def numpyasarray(source: Any) -> Any:
+    """An array that shares the memory of a numpy array."""
+    return from_dlpack(source)
