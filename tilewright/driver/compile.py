@@ -168,7 +168,7 @@ def signature_of(func: Any, host: PrimFunc) -> dict[str, Any]:
     for p in host.params:
         buffer = host.buffer_map.get(p)
         shape = [int(d) if isinstance(d, IntImm) else _dimension(d) for d in buffer.shape] if buffer is not None else None
-        params.append({"name": p.name, "dtype": buffer.dtype if buffer is not None else p.dtype, "shape": shape})
+        params.append({"name": buffer.name if buffer is not None else p.name, "dtype": buffer.dtype if buffer is not None else p.dtype, "shape": shape})
     split = len(params) - n
     tuple_ = bool(attrs_of(host).get("returns_tuple"))
     return {"inputs": params[:split], "outputs": params[split:], "returns_tuple": tuple_, "graph": not isinstance(func, PrimFunc)}
