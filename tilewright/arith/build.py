@@ -64,6 +64,7 @@ __all__ = [
     "maximum",
     "min_value",
     "minimum",
+    "match_dtypes",
     "mod",
     "mul",
     "neg",
@@ -128,7 +129,7 @@ def convert(value: Any, dtype: str | None = None) -> PrimExpr:
     raise TypeError(f"cannot make an expression of {value!r} ({type(value).__name__})")
 
 
-def _match(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
+def match_dtypes(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     """Both sides as expressions of one dtype: vectors win over scalars, floats over integers, wider over narrower."""
     if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
         a = convert(a)
@@ -216,12 +217,15 @@ def is_const(e: ExprLike, value: float) -> bool:
     return imm is not None and imm.value == value
 
 
-def _fold(a: PrimExpr, b: PrimExpr, f: Callable[[Any, Any], Any]) -> PrimExpr | None:
+def _fold(
+    kind: Callable[[PrimExpr, PrimExpr], PrimExpr], a: PrimExpr, b: PrimExpr, f: Callable[[Any, Any], Any]
+) -> PrimExpr:
+    """`f` of two constants (a zero too, which is false as a truth value), else the node `kind`."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return IntImm(a.dtype, wrap(f(a.value, b.value), a.dtype))
     if isinstance(a, FloatImm) and isinstance(b, FloatImm):
         return FloatImm(a.dtype, _round(f(a.value, b.value), a.dtype))
-    return None
+    return kind(a, b)
 
 
 def _round(value: float, dtype: str) -> float:
@@ -231,25 +235,25 @@ def _round(value: float, dtype: str) -> float:
 
 def add(a: ExprLike, b: ExprLike) -> PrimExpr:
     """a + b"""
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     if is_const(b, 0) and not dt.is_float(a.dtype):
         return a
     if is_const(a, 0) and not dt.is_float(a.dtype):
         return b
-    return _fold(a, b, lambda x, y: x + y) or Add(a, b)
+    return _fold(Add, a, b, lambda x, y: x + y)
 
 
 def sub(a: ExprLike, b: ExprLike) -> PrimExpr:
     """a - b"""
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     if is_const(b, 0):
         return a
-    return _fold(a, b, lambda x, y: x - y) or Sub(a, b)
+    return _fold(Sub, a, b, lambda x, y: x - y)
 
 
 def mul(a: ExprLike, b: ExprLike) -> PrimExpr:
     """a * b"""
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     if is_const(b, 1):
         return a
     if is_const(a, 1):
@@ -259,7 +263,7 @@ def mul(a: ExprLike, b: ExprLike) -> PrimExpr:
             return a
         if is_const(b, 0):
             return b
-    return _fold(a, b, lambda x, y: x * y) or Mul(a, b)
+    return _fold(Mul, a, b, lambda x, y: x * y)
 
 
 def neg(a: ExprLike) -> PrimExpr:
@@ -276,7 +280,7 @@ def _check_divisor(b: PrimExpr) -> None:
 
 
 def true_div(a: ExprLike, b: ExprLike) -> PrimExpr:
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     if not dt.is_float(a.dtype):
         raise TypeError("`/` on integers is ambiguous: use `//` (floor), tir.truncdiv, or cast to a float first")
     return div(a, b)
@@ -284,24 +288,24 @@ def true_div(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 def div(a: ExprLike, b: ExprLike) -> PrimExpr:
     """a / b; integers truncate towards zero (C)"""
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     _check_divisor(b)
     if is_const(b, 1):
         return a
     if isinstance(b, FloatImm) and b.value == 0:
         return Div(a, b)
     if dt.is_float(a.dtype):
-        return _fold(a, b, lambda x, y: x / y) or Div(a, b)
-    return _fold(a, b, lambda x, y: abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)) or Div(a, b)
+        return _fold(Div, a, b, lambda x, y: x / y)
+    return _fold(Div, a, b, lambda x, y: abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1))
 
 
 def mod(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The remainder of truncating division: the sign of `a` (C)"""
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     _check_divisor(b)
     return _fold(
-        a, b, lambda x, y: int(math.fmod(x, y)) if abs(x) < 2**52 else abs(x) % abs(y) * (1 if x >= 0 else -1)
-    ) or Mod(a, b)
+        Mod, a, b, lambda x, y: int(math.fmod(x, y)) if abs(x) < 2**52 else abs(x) % abs(y) * (1 if x >= 0 else -1)
+    )
 
 
 truncdiv = div
@@ -310,42 +314,42 @@ truncmod = mod
 
 def floordiv(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The quotient rounded down (Python's `//`)"""
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     _check_divisor(b)
     if is_const(b, 1) and not dt.is_float(a.dtype):
         return a
     if is_const(a, 0) and not dt.is_float(a.dtype):
         return a
-    return _fold(a, b, lambda x, y: x // y) or FloorDiv(a, b)
+    return _fold(FloorDiv, a, b, lambda x, y: x // y)
 
 
 def floormod(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The remainder of floor division (Python's `%`)"""
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     _check_divisor(b)
     if is_const(b, 1) and not dt.is_float(a.dtype):
         return const(0, a.dtype)
     if is_const(a, 0) and not dt.is_float(a.dtype):
         return a
-    return _fold(a, b, lambda x, y: x % y) or FloorMod(a, b)
+    return _fold(FloorMod, a, b, lambda x, y: x % y)
 
 
 def ceildiv(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The quotient rounded up; `b` positive"""
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     return floordiv(a + (b - 1), b)
 
 
 def minimum(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The smaller of two"""
-    a, b = _match(a, b)
-    return a if a is b else _fold(a, b, min) or Min(a, b)
+    a, b = match_dtypes(a, b)
+    return a if a is b else _fold(Min, a, b, min)
 
 
 def maximum(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The greater of two"""
-    a, b = _match(a, b)
-    return a if a is b else _fold(a, b, max) or Max(a, b)
+    a, b = match_dtypes(a, b)
+    return a if a is b else _fold(Max, a, b, max)
 
 
 _CMP: dict[Any, Callable[[Any, Any], bool]] = {}
@@ -357,7 +361,7 @@ def cmp(kind: type[CmpOp], a: ExprLike, b: ExprLike) -> PrimExpr:
         import operator as o
 
         _CMP.update({EQ: o.eq, NE: o.ne, LT: o.lt, LE: o.le, GT: o.gt, GE: o.ge})
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
         return IntImm("bool", int(_CMP[kind](a.value, b.value)))
     return kind(a, b)
@@ -408,7 +412,7 @@ def any_of(*args: ExprLike) -> PrimExpr:
 def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> PrimExpr:
     """`true_value` where `condition`, else `false_value`; both may be evaluated"""
     condition = convert(condition)
-    a, b = _match(true_value, false_value)
+    a, b = match_dtypes(true_value, false_value)
     if isinstance(condition, IntImm):
         return a if condition.value else b
     return Select(condition, a, b)
@@ -417,7 +421,7 @@ def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> 
 def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> PrimExpr:
     """`t` if `cond`, else `f`; only the one chosen is evaluated, so the other may be out of bounds"""
     cond = convert(cond)
-    a, b = _match(t, f)
+    a, b = match_dtypes(t, f)
     if isinstance(cond, IntImm):
         return a if cond.value else b
     return call_intrin(a.dtype, "tir.if_then_else", cond, a, b)
@@ -429,7 +433,7 @@ def call_intrin(dtype: str, name: str, *args: Any) -> Call:
 
 
 def bitwise(name: str, a: ExprLike, b: ExprLike) -> PrimExpr:
-    a, b = _match(a, b)
+    a, b = match_dtypes(a, b)
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         x, y = a.value, b.value
         table: dict[str, Callable[[], int]] = {

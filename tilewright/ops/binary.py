@@ -162,13 +162,25 @@ Minimum = binary("minimum", np.minimum, topi.minimum, torch="aten.minimum.defaul
 LogAddExp = binary(
     "log_add_exp", np.logaddexp, topi.log_add_exp, torch="aten.logaddexp.default", kinds="f", doc="log(exp(a) + exp(b))"
 )
-Equal = binary("equal", np.equal, topi.equal, onnx="Equal@7", torch=_pair("eq"), kinds="fib", bool_result=True, doc="a == b")
-NotEqual = binary("not_equal", np.not_equal, topi.not_equal, torch=_pair("ne"), kinds="fib", bool_result=True, doc="a != b")
+Equal = binary(
+    "equal", np.equal, topi.equal, onnx="Equal@7", torch=_pair("eq"), kinds="fib", bool_result=True, doc="a == b"
+)
+NotEqual = binary(
+    "not_equal", np.not_equal, topi.not_equal, torch=_pair("ne"), kinds="fib", bool_result=True, doc="a != b"
+)
 Less = binary("less", np.less, topi.less, onnx="Less@7", torch=_pair("lt"), bool_result=True, doc="a < b")
 LessEqual = binary(
-    "less_equal", np.less_equal, topi.less_equal, onnx="LessOrEqual@12", torch=_pair("le"), bool_result=True, doc="a <= b"
+    "less_equal",
+    np.less_equal,
+    topi.less_equal,
+    onnx="LessOrEqual@12",
+    torch=_pair("le"),
+    bool_result=True,
+    doc="a <= b",
 )
-Greater = binary("greater", np.greater, topi.greater, onnx="Greater@7", torch=_pair("gt"), bool_result=True, doc="a > b")
+Greater = binary(
+    "greater", np.greater, topi.greater, onnx="Greater@7", torch=_pair("gt"), bool_result=True, doc="a > b"
+)
 GreaterEqual = binary(
     "greater_equal",
     np.greater_equal,
@@ -179,7 +191,13 @@ GreaterEqual = binary(
     doc="a >= b",
 )
 LogicalAnd = binary(
-    "logical_and", np.logical_and, topi.logical_and, onnx="And@7", torch="aten.logical_and.default", kinds="b", doc="both"
+    "logical_and",
+    np.logical_and,
+    topi.logical_and,
+    onnx="And@7",
+    torch="aten.logical_and.default",
+    kinds="b",
+    doc="both",
 )
 LogicalOr = binary(
     "logical_or", np.logical_or, topi.logical_or, onnx="Or@7", torch="aten.logical_or.default", kinds="b", doc="either"

@@ -74,7 +74,13 @@ def check_dtype(op: Op, dtype: str, kinds: str, what: str = "the operand", opera
     )
     if not fits:
         names = [n for k, n in (("f", "a floating-point"), ("i", "an integer"), ("b", "a bool")) if k in kinds]
-        fail(op, "TW0204", f"{what} has dtype {dtype}, needs {' or '.join(names)} dtype", "convert it with astype", operand)
+        fail(
+            op,
+            "TW0204",
+            f"{what} has dtype {dtype}, needs {' or '.join(names)} dtype",
+            "convert it with astype",
+            operand,
+        )
 
 
 def floats(op: Op, x: Any, what: str = "the operand") -> TensorStructInfo:
@@ -92,7 +98,10 @@ def same_dtype(op: Op, infos: Sequence[TensorStructInfo], names: Sequence[str]) 
             first, label = si.dtype, name
         elif si.dtype and si.dtype != first:
             fail(
-                op, "TW0204", f"dtypes differ: {label} is {first}, {name} is {si.dtype}", "convert one of them with astype"
+                op,
+                "TW0204",
+                f"dtypes differ: {label} is {first}, {name} is {si.dtype}",
+                "convert one of them with astype",
             )
     return first
 

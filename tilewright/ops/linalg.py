@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.ops.common import as_int, dims_equal, fail, fields, known, numpy_dtype, out, result_shape, rng, same_dtype, tensor
+from tilewright.ops.common import (
+    as_int,
+    dims_equal,
+    fail,
+    fields,
+    known,
+    numpy_dtype,
+    out,
+    result_shape,
+    rng,
+    same_dtype,
+    tensor,
+)
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.topi.linalg import parse_einsum
@@ -28,7 +40,9 @@ class MatMul(Op, name="matmul", onnx="MatMul@1", torch=("aten.matmul.default", "
     n: int = 0
 
     def infer(self, a: Any, b: Any) -> TensorStructInfo:
-        dtype = same_dtype(self, [tensor(self, a, "the left operand"), tensor(self, b, "the right operand")], ["left", "right"])
+        dtype = same_dtype(
+            self, [tensor(self, a, "the left operand"), tensor(self, b, "the right operand")], ["left", "right"]
+        )
         sa, sb = known(self, a, "the left operand"), known(self, b, "the right operand")
         for s, x, what in ((sa, a, "left"), (sb, b, "right")):
             if not s:
@@ -49,7 +63,13 @@ class MatMul(Op, name="matmul", onnx="MatMul@1", torch=("aten.matmul.default", "
 
     def compute(self, a: Any, b: Any) -> Any:
         return topi.matmul(
-            a, b, self.transpose_a, self.transpose_b, self.out_dtype or None, self.packed_b, self.n if self.packed_b else None
+            a,
+            b,
+            self.transpose_a,
+            self.transpose_b,
+            self.out_dtype or None,
+            self.packed_b,
+            self.n if self.packed_b else None,
         )
 
     def reference(self, a: Any, b: Any) -> Any:

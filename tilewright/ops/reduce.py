@@ -194,5 +194,3 @@ class ArgMin(ArgReduction, name="argmin", torch="aten.argmin.default"):
 
     numpy = staticmethod(np.argmin)
     tensor = staticmethod(topi.argmin)
-
-

@@ -129,16 +129,26 @@ Floor = unary("floor", np.floor, topi.floor, onnx="Floor@6", torch=_aten("floor"
 Ceil = unary("ceil", np.ceil, topi.ceil, onnx="Ceil@6", torch=_aten("ceil"), kinds="fi")
 Trunc = unary("trunc", np.trunc, topi.trunc, torch=_aten("trunc"), kinds="fi")
 Round = unary(
-    "round", np.rint, topi.round, onnx="Round@11", torch=_aten("round"), kinds="fi", doc="The nearest integer, halves to even."
+    "round",
+    np.rint,
+    topi.round,
+    onnx="Round@11",
+    torch=_aten("round"),
+    kinds="fi",
+    doc="The nearest integer, halves to even.",
 )
 Abs = unary("abs", np.abs, topi.abs, onnx="Abs@6", torch=_aten("abs"), kinds="fi")
 Sign = unary("sign", np.sign, topi.sign, onnx="Sign@9", torch=_aten("sign"), kinds="fi")
 Negative = unary("negative", np.negative, topi.negative, onnx="Neg@6", torch=_aten("neg"), kinds="fi")
 Square = unary("square", np.square, topi.square, torch=_aten("square"), kinds="fi")
-Reciprocal = unary("reciprocal", lambda x: 1 / x, topi.reciprocal, onnx="Reciprocal@6", torch=_aten("reciprocal"), span=(0.2, 5))
+Reciprocal = unary(
+    "reciprocal", lambda x: 1 / x, topi.reciprocal, onnx="Reciprocal@6", torch=_aten("reciprocal"), span=(0.2, 5)
+)
 Identity = unary("identity", lambda x: x, topi.identity, onnx=("Identity@1",), kinds="fib")
 LogicalNot = unary("logical_not", np.logical_not, topi.logical_not, onnx="Not@1", torch=_aten("logical_not"), kinds="b")
-BitwiseNot = unary("bitwise_not", np.invert, topi.bitwise_not, onnx="BitwiseNot@18", torch=_aten("bitwise_not"), kinds="i")
+BitwiseNot = unary(
+    "bitwise_not", np.invert, topi.bitwise_not, onnx="BitwiseNot@18", torch=_aten("bitwise_not"), kinds="i"
+)
 IsNan = unary("isnan", np.isnan, topi.isnan, onnx="IsNaN@9", torch=_aten("isnan"), bool_result=True)
 IsInf = unary("isinf", np.isinf, topi.isinf, torch=_aten("isinf"), bool_result=True)
 IsFinite = unary("isfinite", np.isfinite, topi.isfinite, torch=_aten("isfinite"), bool_result=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.arith import expr as ex
+from tilewright.arith.build import match_dtypes
 from tilewright.arith.expr import (
     Call,
     ExprLike,
@@ -79,7 +80,7 @@ def _binary(name: str, doc: str | None = None) -> Callable[[ExprLike, ExprLike],
     op = Op.get(row.name)
 
     def build(x1: ExprLike, x2: ExprLike) -> PrimExpr:
-        a, b = ex._match(x1, x2)
+        a, b = match_dtypes(x1, x2)
         if not dt.is_float(a.dtype):
             a, b = _as_float(a), _as_float(b)
         return Call(a.dtype, op, (a, b))
@@ -157,8 +158,8 @@ def abs(x: ExprLike) -> PrimExpr:
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> PrimExpr:
     """a * b + c, rounded once."""
-    x, y = ex._match(a, b)
-    x, z = ex._match(x, c)
+    x, y = match_dtypes(a, b)
+    x, z = match_dtypes(x, c)
     return call_intrin(x.dtype, "tir.fma", x, ex.cast(y, x.dtype), z)
 
 
@@ -211,17 +212,17 @@ def undef(dtype: str = "float32") -> PrimExpr:
 
 def bitwise_and(x: ExprLike, y: ExprLike) -> PrimExpr:
     """x & y"""
-    return ex._bitwise("tir.bitwise_and", x, y)
+    return ex.bitwise("tir.bitwise_and", x, y)
 
 
 def bitwise_or(x: ExprLike, y: ExprLike) -> PrimExpr:
     """x | y"""
-    return ex._bitwise("tir.bitwise_or", x, y)
+    return ex.bitwise("tir.bitwise_or", x, y)
 
 
 def bitwise_xor(x: ExprLike, y: ExprLike) -> PrimExpr:
     """x ^ y"""
-    return ex._bitwise("tir.bitwise_xor", x, y)
+    return ex.bitwise("tir.bitwise_xor", x, y)
 
 
 def bitwise_not(x: ExprLike) -> PrimExpr:
@@ -232,12 +233,12 @@ def bitwise_not(x: ExprLike) -> PrimExpr:
 
 def shift_left(x: ExprLike, y: ExprLike) -> PrimExpr:
     """x << y"""
-    return ex._bitwise("tir.shift_left", x, y)
+    return ex.bitwise("tir.shift_left", x, y)
 
 
 def shift_right(x: ExprLike, y: ExprLike) -> PrimExpr:
     """x >> y: arithmetic for signed integers, logical for unsigned"""
-    return ex._bitwise("tir.shift_right", x, y)
+    return ex.bitwise("tir.shift_right", x, y)
 
 
 def popcount(x: ExprLike) -> PrimExpr:
@@ -443,7 +444,7 @@ def comm_reducer(
 def _pair(a: Any, b: Any) -> tuple[Any, Any]:
     if isinstance(a, (tuple, list)) or isinstance(b, (tuple, list)):
         return a, b
-    return ex._match(a, b)
+    return match_dtypes(a, b)
 
 
 sum: Callable[..., Any] = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), name="sum")

@@ -99,7 +99,7 @@ def _fmod(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return tir.Max(a, b) + tir.log1p(tir.exp(-tir.abs(a - b)))
+    return tir.max(a, b) + tir.log1p(tir.exp(-tir.abs(a - b)))
 
 
 add = _binary("add", lambda a, b: a + b, "a + b")
@@ -113,8 +113,8 @@ mod = floor_mod
 fmod = _binary("fmod", _fmod, "the remainder with the sign of a (C)")
 trunc_mod = fmod
 power = _binary("power", _power, "a ** b")
-maximum = _binary("maximum", tir.Max, "the greater")
-minimum = _binary("minimum", tir.Min, "the smaller")
+maximum = _binary("maximum", tir.max, "the greater")
+minimum = _binary("minimum", tir.min, "the smaller")
 log_add_exp = _binary("log_add_exp", _log_add_exp, "log(exp(a) + exp(b))")
 equal = _binary("equal", tir.EQ, "a == b")
 not_equal = _binary("not_equal", tir.NE, "a != b")

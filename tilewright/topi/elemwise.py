@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te, tir
-from tilewright.arith.expr import PrimExpr, cast as cast_expr, const
+from tilewright.arith.expr import PrimExpr, const
+from tilewright.arith.expr import cast as cast_expr
 from tilewright.ir import dtype as dt
 
 __all__ = [
@@ -103,9 +104,9 @@ def clip(x: te.Tensor, a_min: Any, a_max: Any) -> te.Tensor:
     def value(*i: Any) -> PrimExpr:
         out = x(*i)
         if a_min is not None:
-            out = tir.Max(out, bound(a_min))
+            out = tir.max(out, bound(a_min))
         if a_max is not None:
-            out = tir.Min(out, bound(a_max))
+            out = tir.min(out, bound(a_max))
         return out
 
     return te.compute(x.shape, value, name="clip")

@@ -7,8 +7,8 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.arith.expr import PrimExpr, cast, const
-from tilewright.ir import dtype as dt
-from tilewright.topi.util import accumulator, axes_of, grid, prod as product, same
+from tilewright.topi.util import accumulator, axes_of, grid
+from tilewright.topi.util import prod as product
 
 __all__ = [
     "all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "reduce", "sum", "variance",
@@ -169,5 +169,3 @@ def argmax(x: te.Tensor, axis: int | None = None, keepdims: bool = False, select
 def argmin(x: te.Tensor, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> te.Tensor:
     """The position of the smallest element along `axis`, int64; of equals the first, or the last."""
     return _arg(x, axis, keepdims, select_last_index, False)
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from tilewright import te, tir
@@ -88,9 +89,7 @@ def expand_dims(x: te.Tensor, axis: int | Sequence[int], num_newaxis: int = 1) -
     rest = iter(x.shape)
     total = len(x.shape) + len(axes)
     shape = [const(1, "int64") if k in axes else next(rest) for k in range(total)]
-    return te.compute(
-        tuple(shape), lambda *i: x(*(v for k, v in enumerate(i) if k not in axes)), name="expand_dims"
-    )
+    return te.compute(tuple(shape), lambda *i: x(*(v for k, v in enumerate(i) if k not in axes)), name="expand_dims")
 
 
 def squeeze(x: te.Tensor, axis: Any = None) -> te.Tensor:
@@ -145,12 +144,12 @@ def split(x: te.Tensor, sections: int | Sequence[Any], axis: int = 0) -> list[te
     zero = const(0, "int64")
     if isinstance(sections, int):
         step = (n + (sections - 1)) // sections
-        bounds: list[Any] = [tir.Min(step * k, n) if k and not same(step * k, n) else step * k for k in range(sections)]
+        bounds: list[Any] = [tir.min(step * k, n) if k and not same(step * k, n) else step * k for k in range(sections)]
         bounds = [simplify(b) for b in bounds] + [n]
     else:
         bounds = [zero, *(tir.convert(s) for s in sections), n]
     out: list[te.Tensor] = []
-    for number, (begin, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for number, (begin, end) in enumerate(pairwise(bounds)):
         shape = [simplify(end - begin) if k == axis else d for k, d in enumerate(x.shape)]
         out.append(
             te.compute(
@@ -184,9 +183,7 @@ def flip(x: te.Tensor, axis: int = 0) -> te.Tensor:
     """The elements along `axis` in the opposite order."""
     axis %= len(x.shape)
     n = x.shape[axis]
-    return te.compute(
-        x.shape, lambda *i: x(*(n - 1 - v if k == axis else v for k, v in enumerate(i))), name="flip"
-    )
+    return te.compute(x.shape, lambda *i: x(*(n - 1 - v if k == axis else v for k, v in enumerate(i))), name="flip")
 
 
 def tile(x: te.Tensor, reps: Sequence[Any], shape: Sequence[Any] | None = None) -> te.Tensor:

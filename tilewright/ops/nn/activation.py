@@ -35,7 +35,9 @@ def _hard(x: Any, alpha: float, beta: float) -> Any:
 
 Relu = unary("nn.relu", lambda x: np.maximum(x, 0), tnn.relu, onnx="Relu@6", torch="aten.relu.default", kinds="fi")
 Relu6 = unary("nn.relu6", lambda x: np.clip(x, 0, 6), tnn.relu6, torch="aten.relu6.default", span=(-3, 9))
-Gelu = unary("nn.gelu", lambda x: 0.5 * x * (1 + erf_of(x * math.sqrt(0.5))), tnn.gelu, doc="x * (1 + erf(x / sqrt 2)) / 2.")
+Gelu = unary(
+    "nn.gelu", lambda x: 0.5 * x * (1 + erf_of(x * math.sqrt(0.5))), tnn.gelu, doc="x * (1 + erf(x / sqrt 2)) / 2."
+)
 GeluTanh = unary("nn.gelu_tanh", _gelu_tanh, tnn.gelu_tanh, doc="The approximation of gelu by tanh.")
 Silu = unary("nn.silu", _silu, tnn.silu, torch="aten.silu.default", doc="x * sigmoid(x).")
 Mish = unary("nn.mish", lambda x: x * np.tanh(_softplus(x)), tnn.mish, onnx="Mish@18", torch="aten.mish.default")

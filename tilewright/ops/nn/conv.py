@@ -9,7 +9,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import topi
-from tilewright.ops.common import as_int, check_rank, dims_equal, fail, ints, known, numpy_dtype, out, pair_up, rng, same_dtype, tensor
+from tilewright.ops.common import (
+    as_int,
+    check_rank,
+    dims_equal,
+    fail,
+    ints,
+    known,
+    numpy_dtype,
+    out,
+    pair_up,
+    rng,
+    same_dtype,
+    tensor,
+)
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.topi.nn.conv import conv_output, packed_layout
@@ -61,7 +74,9 @@ def conv_reference(x: Any, w: Any, strides: Any, padding: Any, dilation: Any, gr
     xs = x.reshape(n, groups, ic, *x.shape[2:]).astype(wide)
     ws = w.reshape(groups, oc, ic, *w.shape[2:]).astype(wide)
     for tap in itertools.product(*map(range, w.shape[2:])):
-        window = tuple(slice(t * d, t * d + (m - 1) * s + 1, s) for t, d, m, s in zip(tap, dilation, sizes, strides, strict=True))
+        window = tuple(
+            slice(t * d, t * d + (m - 1) * s + 1, s) for t, d, m, s in zip(tap, dilation, sizes, strides, strict=True)
+        )
         result += np.einsum("ngc...,goc->ngo...", xs[(..., *window)], ws[(..., *tap)])
     return result.reshape(n, groups * oc, *sizes).astype(dtype)
 
@@ -137,7 +152,9 @@ class Conv(Op):
             fail(self, "TW0206", f"{count} output channels do not divide into {self.groups} groups")
         rank = self.rank
         for j, s in enumerate(split_layout(self.data_layout)):
-            size = conv_output(table[s], taps[s], self.strides[j], self.padding[j], self.padding[rank + j], self.dilation[j])
+            size = conv_output(
+                table[s], taps[s], self.strides[j], self.padding[j], self.padding[rank + j], self.dilation[j]
+            )
             if (value := as_int(size)) is not None and value < 1:
                 fail(self, "TW0203", f"the kernel is larger than the padded data in dimension {s}", None, data)
             table[s] = size
@@ -205,7 +222,10 @@ class Conv2d(Conv, name="nn.conv2d"):
         packed = _random(5, 2, 3, 3, 4, 8)  # OHWI8o of 12 channels: the last four are padding
         packed[1, ..., 4:] = 0
         grouped = _random(6, 1, 1, 3, 2, 8)
-        bytes_ = rng(7).integers(-9, 9, (1, 3, 5, 5)).astype(np.int8), rng(8).integers(-9, 9, (2, 3, 3, 3)).astype(np.int8)
+        bytes_ = (
+            rng(7).integers(-9, 9, (1, 3, 5, 5)).astype(np.int8),
+            rng(8).integers(-9, 9, (2, 3, 3, 3)).astype(np.int8),
+        )
         return [
             *super().samples(),
             Sample(cls(2, 1, data_layout="NHWC", kernel_layout="HWIO"), (x, _random(4, 3, 2, 4, 6))),
@@ -283,7 +303,11 @@ class ConvTranspose(Op):
                 fail(self, "TW0206", f"the weight's dimension {s} has to be a number", None, weight)
             span = (taps[s] - 1) * self.dilation[j] + 1
             table[s] = (
-                (table[s] - 1) * self.strides[j] + span - self.padding[j] - self.padding[rank + j] + self.output_padding[j]
+                (table[s] - 1) * self.strides[j]
+                + span
+                - self.padding[j]
+                - self.padding[rank + j]
+                + self.output_padding[j]
             )
         table["C"] = taps["O"] * self.groups
         return out([table[c] for c in self.data_layout], self.out_dtype or dtype)
@@ -310,7 +334,9 @@ class ConvTranspose(Op):
         rank, groups = self.rank, self.groups
         full = [
             (n - 1) * s + (k - 1) * d + 1 + p
-            for n, s, k, d, p in zip(x.shape[2:], self.strides, w.shape[2:], self.dilation, self.output_padding, strict=True)
+            for n, s, k, d, p in zip(
+                x.shape[2:], self.strides, w.shape[2:], self.dilation, self.output_padding, strict=True
+            )
         ]
         n, ic, oc = x.shape[0], x.shape[1] // groups, w.shape[1]
         result = np.zeros((n, groups, oc, *full))
@@ -356,7 +382,10 @@ class Conv2dTranspose(ConvTranspose, name="nn.conv2d_transpose"):
     @classmethod
     def samples(cls) -> list[Sample]:
         x = _random(0, 1, 3, 4, 2)
-        return [*super().samples(), Sample(cls(2, 1, data_layout="NHWC", kernel_layout="IOHW"), (x, _random(1, 2, 3, 3, 3)))]
+        return [
+            *super().samples(),
+            Sample(cls(2, 1, data_layout="NHWC", kernel_layout="IOHW"), (x, _random(1, 2, 3, 3, 3))),
+        ]
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,13 @@ class BatchNorm(Op, name="nn.batch_norm"):
 
     def compute(self, data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
         y = topi.nn.batch_norm(
-            data, gamma if self.scale else None, beta if self.center else None, moving_mean, moving_var, self.axis, self.epsilon
+            data,
+            gamma if self.scale else None,
+            beta if self.center else None,
+            moving_mean,
+            moving_var,
+            self.axis,
+            self.epsilon,
         )
         return [y, topi.identity(moving_mean), topi.identity(moving_var)]
 

@@ -70,9 +70,7 @@ class Pad(Op, name="nn.pad"):
 
     def reference(self, x: Any, pad_width: Any = None) -> Any:
         before, after = self._amounts(self.pad_width if pad_width is None else pad_width, x.ndim)
-        cut = tuple(
-            slice(max(-b, 0), n - max(-a, 0)) for n, b, a in zip(x.shape, before, after, strict=True)
-        )
+        cut = tuple(slice(max(-b, 0), n - max(-a, 0)) for n, b, a in zip(x.shape, before, after, strict=True))
         x = x[cut]
         widths = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
         if self.pad_mode == "constant":

@@ -88,7 +88,9 @@ class Pool(Op):
                 self.ceil_mode,
             )
             if (value := as_int(size)) is not None and value < 1:
-                fail(self, "TW0203", f"the window is larger than the padded data in dimension {self.layout[a]}", None, x)
+                fail(
+                    self, "TW0203", f"the window is larger than the padded data in dimension {self.layout[a]}", None, x
+                )
             shape[a] = size
         return out(shape, si.dtype)
 

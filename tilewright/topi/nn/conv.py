@@ -15,7 +15,17 @@ from tilewright.arith.expr import PrimExpr, cast, const
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.util import as_int, grid, is_one, simplify
 
-__all__ = ["conv", "conv1d", "conv2d", "conv2d_nchw", "conv2d_nhwc", "conv3d", "conv_output", "conv_transpose", "packed_layout"]
+__all__ = [
+    "conv",
+    "conv1d",
+    "conv2d",
+    "conv2d_nchw",
+    "conv2d_nhwc",
+    "conv3d",
+    "conv_output",
+    "conv_transpose",
+    "packed_layout",
+]
 
 
 def packed_layout(layout: str) -> tuple[str, int]:
@@ -108,30 +118,40 @@ def conv(
     return te.compute(tuple(shape), body, name=f"conv{rank}d" if not depthwise else f"depthwise_conv{rank}d")
 
 
-def conv1d(data: te.Tensor, weight: te.Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1, **options: Any) -> te.Tensor:
+def conv1d(
+    data: te.Tensor, weight: te.Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1, **options: Any
+) -> te.Tensor:
     """A convolution over one spatial dimension; layouts default to NCW and OIW."""
     options = {"data_layout": "NCW", "kernel_layout": "OIW", **options}
     return conv(data, weight, _tuple(strides, 1), _sides(padding, 1), _tuple(dilation, 1), **options)
 
 
-def conv2d(data: te.Tensor, weight: te.Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1, **options: Any) -> te.Tensor:
+def conv2d(
+    data: te.Tensor, weight: te.Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1, **options: Any
+) -> te.Tensor:
     """A convolution over two spatial dimensions; layouts default to NCHW and OIHW."""
     return conv(data, weight, _tuple(strides, 2), _sides(padding, 2), _tuple(dilation, 2), **options)
 
 
-def conv2d_nchw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> te.Tensor:
+def conv2d_nchw(
+    Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+) -> te.Tensor:
     """conv2d in NCHW with OIHW weights."""
     return conv2d(Input, Filter, stride, padding, dilation, out_dtype=out_dtype)
 
 
-def conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> te.Tensor:
+def conv2d_nhwc(
+    Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+) -> te.Tensor:
     """conv2d in NHWC with HWIO weights."""
     return conv2d(
         Input, Filter, stride, padding, dilation, data_layout="NHWC", kernel_layout="HWIO", out_dtype=out_dtype
     )
 
 
-def conv3d(data: te.Tensor, weight: te.Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1, **options: Any) -> te.Tensor:
+def conv3d(
+    data: te.Tensor, weight: te.Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1, **options: Any
+) -> te.Tensor:
     """A convolution over three spatial dimensions; layouts default to NCDHW and OIDHW."""
     options = {"data_layout": "NCDHW", "kernel_layout": "OIDHW", **options}
     return conv(data, weight, _tuple(strides, 3), _sides(padding, 3), _tuple(dilation, 3), **options)
@@ -224,7 +244,7 @@ class _Transposed:
         for j, s in enumerate(self.spatial):
             last = (tir.convert(sizes[j]) - 1 + self.padding[j]) // self.strides[j]  # the last input position needed
             need = simplify(last - (tir.convert(extent[s]) - 1))
-            high.append(max(need.value, 0) if as_int(need) is not None else tir.Max(need, const(0, "int64")))
+            high.append(max(need.value, 0) if as_int(need) is not None else tir.max(need, const(0, "int64")))
         zeros: list[Any] = [0] * len(self.spatial)
         padded = pad(
             self.data,

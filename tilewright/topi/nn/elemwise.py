@@ -30,15 +30,15 @@ def _gelu_tanh(x: PrimExpr) -> PrimExpr:
 
 
 def _softplus(x: PrimExpr) -> PrimExpr:
-    return tir.Max(x, _c(0, x)) + tir.log1p(tir.exp(-tir.abs(x)))
+    return tir.max(x, _c(0, x)) + tir.log1p(tir.exp(-tir.abs(x)))
 
 
 def _hard(x: PrimExpr, alpha: float, beta: float) -> PrimExpr:
-    return tir.Max(tir.Min(x * _c(alpha, x) + _c(beta, x), _c(1, x)), _c(0, x))
+    return tir.max(tir.min(x * _c(alpha, x) + _c(beta, x), _c(1, x)), _c(0, x))
 
 
-relu = elementwise("relu", lambda x: tir.Max(x, _c(0, x)))
-relu6 = elementwise("relu6", lambda x: tir.Min(tir.Max(x, _c(0, x)), _c(6, x)))
+relu = elementwise("relu", lambda x: tir.max(x, _c(0, x)))
+relu6 = elementwise("relu6", lambda x: tir.min(tir.max(x, _c(0, x)), _c(6, x)))
 gelu = elementwise("gelu", _gelu)
 gelu_tanh = elementwise("gelu_tanh", _gelu_tanh)
 fast_gelu = gelu_tanh
@@ -83,7 +83,7 @@ def elu(x: te.Tensor, alpha: float = 1.0) -> te.Tensor:
 
     def value(*i: Any) -> PrimExpr:
         v = x(*i)
-        return tir.Select(v > _c(0, v), v, _c(alpha, v) * _expm1(tir.Min(v, _c(0, v))))
+        return tir.Select(v > _c(0, v), v, _c(alpha, v) * _expm1(tir.min(v, _c(0, v))))
 
     return te.compute(x.shape, value, name="elu")
 
@@ -93,8 +93,8 @@ def celu(x: te.Tensor, alpha: float = 1.0) -> te.Tensor:
 
     def value(*i: Any) -> PrimExpr:
         v = x(*i)
-        low = tir.Min(v, _c(0, v))
-        return tir.Max(v, _c(0, v)) + _c(alpha, v) * _expm1(tir.div(low, _c(alpha, v)))
+        low = tir.min(v, _c(0, v))
+        return tir.max(v, _c(0, v)) + _c(alpha, v) * _expm1(tir.div(low, _c(alpha, v)))
 
     return te.compute(x.shape, value, name="celu")
 
@@ -104,7 +104,7 @@ def selu(x: te.Tensor, alpha: float = 1.6732632423543772, gamma: float = 1.05070
 
     def value(*i: Any) -> PrimExpr:
         v = x(*i)
-        return _c(gamma, v) * tir.Select(v > _c(0, v), v, _c(alpha, v) * _expm1(tir.Min(v, _c(0, v))))
+        return _c(gamma, v) * tir.Select(v > _c(0, v), v, _c(alpha, v) * _expm1(tir.min(v, _c(0, v))))
 
     return te.compute(x.shape, value, name="selu")
 

@@ -17,7 +17,11 @@ def _padded(shape: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -
 
 
 def pad(
-    x: te.Tensor, pad_before: Sequence[Any], pad_after: Sequence[Any] | None = None, pad_value: Any = 0.0, name: str = "pad"
+    x: te.Tensor,
+    pad_before: Sequence[Any],
+    pad_after: Sequence[Any] | None = None,
+    pad_value: Any = 0.0,
+    name: str = "pad",
 ) -> te.Tensor:
     """`x` with `pad_value` around it; negative amounts cut. No stage at all where nothing is added."""
     after = pad_before if pad_after is None else pad_after
@@ -48,15 +52,15 @@ def pad_by(x: te.Tensor, pad_before: Sequence[Any], pad_after: Sequence[Any], mo
             return v
         i = v - before
         if mode == "edge":
-            return tir.Max(tir.Min(i, n - 1), const(0, i.dtype))
+            return tir.max(tir.min(i, n - 1), const(0, i.dtype))
         if mode == "circular":
             return tir.floormod(i, n)
         if mode == "symmetric":
             j = tir.floormod(i, n * 2)
-            return tir.Min(j, n * 2 - 1 - j)
-        period = tir.Max(n * 2 - 2, const(1, i.dtype)) if as_int(n) is None else const(max(2 * int(n) - 2, 1), i.dtype)
+            return tir.min(j, n * 2 - 1 - j)
+        period = tir.max(n * 2 - 2, const(1, i.dtype)) if as_int(n) is None else const(max(2 * int(n) - 2, 1), i.dtype)
         j = tir.floormod(i, period)
-        return tir.Min(j, period - j) if as_int(n) != 1 else const(0, i.dtype)
+        return tir.min(j, period - j) if as_int(n) != 1 else const(0, i.dtype)
 
     def index(*i: Any) -> PrimExpr:
         return x(*(source(*t) for t in zip(i, x.shape, pad_before, pad_after, strict=True)))

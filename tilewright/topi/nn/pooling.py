@@ -27,7 +27,7 @@ def pool_output(n: Any, kernel: int, stride: int, low: int, high: int, dilation:
     # a window that would begin in the padding after the data is dropped
     if (value := as_int(out)) is not None and (extent := as_int(n)) is not None:
         return const(value - 1 if (value - 1) * stride >= extent + low else value, "int64")
-    return simplify(tir.Min(out, (size + low + stride - 1) // stride))
+    return simplify(tir.min(out, (size + low + stride - 1) // stride))
 
 
 def _where(layout: str) -> list[int]:
@@ -57,12 +57,14 @@ class _Windows:
             n = x.shape[a]
             out = pool_output(n, kernel[j], strides[j], self.low[j], self.high[j], dilation[j], ceil_mode)
             self.shape[a] = out
-            used = (out - 1) * strides[j] + (kernel[j] - 1) * dilation[j] + 1  # positions of the padded data that are read
+            used = (
+                (out - 1) * strides[j] + (kernel[j] - 1) * dilation[j] + 1
+            )  # positions of the padded data that are read
             need = simplify(used - (tir.convert(n) + self.low[j]))
             if (value := as_int(need)) is not None:
                 self.extra.append(max(value, 0))
             else:
-                self.extra.append(simplify(tir.Max(need, const(0, "int64"))) if ceil_mode else self.high[j])
+                self.extra.append(simplify(tir.max(need, const(0, "int64"))) if ceil_mode else self.high[j])
         self.taps = grid([const(k, "int64") for k in kernel], [f"k{letter.lower()}" for letter in "DHW"[3 - rank :]])
 
     def padded(self, x: te.Tensor, value: PrimExpr) -> te.Tensor:
@@ -130,20 +132,22 @@ def avg_pool(
             shift = 0 if count_include_pad else w.low[j]
             k, d = w.kernel[j], w.dilation[j]
             padless = as_int(shift) == 0
-            covered = as_int(simplify(tir.convert(w.shape[a] - 1) * w.strides[j] + (k - 1) * d + 1 - shift - x.shape[a] - sum(outside)))
+            covered = as_int(
+                simplify(
+                    tir.convert(w.shape[a] - 1) * w.strides[j] + (k - 1) * d + 1 - shift - x.shape[a] - sum(outside)
+                )
+            )
             if padless and covered is not None and covered <= 0:
                 out = out * k  # every window lies inside
                 continue
             start = index[a] * w.strides[j] - shift
             limit = x.shape[a] + sum(outside)
-            first = const(0, "int64") if padless else tir.Max((const(d - 1, "int64") - start) // d, const(0, "int64"))
-            last = tir.Min((limit - start + (d - 1)) // d, const(k, "int64"))
-            out = out * tir.Max(last - first, const(1, "int64"))
+            first = const(0, "int64") if padless else tir.max((const(d - 1, "int64") - start) // d, const(0, "int64"))
+            last = tir.min((limit - start + (d - 1)) // d, const(k, "int64"))
+            out = out * tir.max(last - first, const(1, "int64"))
         return cast(out, acc)
 
-    return te.compute(
-        total.shape, lambda *i: cast(tir.div(total(*i), count(i)), x.dtype), name="avg_pool"
-    )
+    return te.compute(total.shape, lambda *i: cast(tir.div(total(*i), count(i)), x.dtype), name="avg_pool")
 
 
 def adaptive_pool(x: te.Tensor, output: Sequence[Any], kind: str = "avg", layout: str = "NCHW") -> te.Tensor:
@@ -155,7 +159,7 @@ def adaptive_pool(x: te.Tensor, output: Sequence[Any], kind: str = "avg", layout
         n = tir.convert(x.shape[a])
         shape[a] = tir.convert(m)
         even = as_int(simplify(n % m)) == 0
-        extents.append(simplify(n // m) if even else simplify(tir.Min((n + m - 1) // m + 1, n)))
+        extents.append(simplify(n // m) if even else simplify(tir.min((n + m - 1) // m + 1, n)))
     taps = grid(extents, [f"k{letter.lower()}" for letter in "DHW"[3 - len(axes) :]])
     acc = accumulator(x.dtype)
 
