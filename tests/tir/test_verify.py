@@ -111,23 +111,23 @@ def test_faults(code, text, f):
 
 
 def test_flat_form_has_no_blocks_dimensions_or_fancy_loops():
-    with pytest.raises(CompileError, match="TW0519.*buffer_map"):
+    with pytest.raises(CompileError, match=r"TW0519.*buffer_map"):
         verify_flat(func(loop(store())))
     p = pointer_var("p", "float32")
     flat, two = t.decl_buffer((4,), "float32", "flat", data=p), t.decl_buffer((2, 2), "float32", "two", data=p)
-    with pytest.raises(CompileError, match="TW0519.*no vectorized loop"):
+    with pytest.raises(CompileError, match=r"TW0519.*no vectorized loop"):
         verify_flat(t.PrimFunc((p,), loop(store(buffer=flat), kind=t.ForKind.VECTORIZED)))
-    with pytest.raises(CompileError, match="TW0519.*memory has one"):
+    with pytest.raises(CompileError, match=r"TW0519.*memory has one"):
         verify_flat(t.PrimFunc((p,), t.BufferStore(two, const(1.0), (const(0), const(0)))))
-    with pytest.raises(CompileError, match="TW0519.*no block"):
+    with pytest.raises(CompileError, match=r"TW0519.*no block"):
         verify_flat(t.PrimFunc((p,), block([], store(1.0, const(0), flat))))
-    with pytest.raises(CompileError, match="TW0513"):
+    with pytest.raises(CompileError, match=r"TW0513"):
         verify_flat(t.PrimFunc((), store(1.0, const(0), flat)))
 
 
 def test_te_expressions_are_refused():
     a = te.placeholder((4,), name="a")
-    with pytest.raises(CompileError, match="TW0519.*ProducerLoad"):
+    with pytest.raises(CompileError, match=r"TW0519.*ProducerLoad"):
         verify_blocks(func(loop(store(a[I]))))
 
 
@@ -138,5 +138,5 @@ def test_the_message_shows_the_statement():
 
 def test_renamed_parameters_of_a_buffer_map():
     f = matmul()
-    with pytest.raises(CompileError, match="TW0510.*no parameter"):
+    with pytest.raises(CompileError, match=r"TW0510.*no parameter"):
         verify_blocks(replace(f, params=f.params[1:]))

@@ -30,9 +30,9 @@ def expr_key(e: Any) -> Any:
     if isinstance(e, Node):
         if e.identity:
             return e
-        kind = type(e)
-        if kind is IntImm:
+        if isinstance(e, IntImm):
             return (IntImm, e.dtype, e.value)
+        kind = type(e)
         return (kind, *[expr_key(getattr(e, name)) for name in _fields(kind)])
     if isinstance(e, tuple):
         return tuple(expr_key(x) for x in e)

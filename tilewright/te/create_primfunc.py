@@ -241,9 +241,9 @@ class _Creator:
 
     # ---- expressions ----
 
-    def value(self, e: PrimExpr) -> PrimExpr:
+    def value(self, e: Any) -> Any:
         """`e` with axes replaced by the block's variables and tensors by buffers; loads are noted as reads."""
-        kind = type(e)
+        kind: Any = type(e)
         if kind in _LEAVES:
             return self.env.get(e, e) if isinstance(e, Var) else e
         if isinstance(e, ProducerLoad):

@@ -93,6 +93,7 @@ def _compiled(func: PrimFunc, module: IRModule | None, externs: Mapping[str, Cal
             raise unsupported(f"a call of {v.name_hint}", "neither the module nor `externs` has it")
 
         def call(*args: Any) -> Any:
+            assert module is not None
             out = interpret(module, *args, name=v.name_hint, externs=externs)
             return 0 if out is None else out
 

@@ -544,10 +544,10 @@ class _Source:
         a, a0, a1 = self.expr(e.true_value)
         b, b0, b1 = self.expr(e.false_value)
         c = self.code(e.condition)
-        hull = (None, None) if a0 is None else (min(a0, b0), max(a1, b1))
+        low, high = (None, None) if a0 is None else (min(a0, b0), max(a1, b1))
         if dt.lanes(e.dtype) > 1:
-            return f"_np.where({c}, {a}, {b})", *hull
-        return f"({a}, {b})[not {c}]", *hull
+            return f"_np.where({c}, {a}, {b})", low, high
+        return f"({a}, {b})[not {c}]", low, high
 
     def e_Let(self, e: ex.Let) -> Value:
         value, low, high = self.expr(e.value)
@@ -667,8 +667,8 @@ class _Source:
         if dt.lanes(c.dtype) == 1:
             a, a0, a1 = self.expr(yes)
             b, b0, b1 = self.expr(no)
-            hull = (None, None) if a0 is None else (min(a0, b0), max(a1, b1))
-            return f"({a} if {condition} else {b})", *hull
+            low, high = (None, None) if a0 is None else (min(a0, b0), max(a1, b1))
+            return f"({a} if {condition} else {b})", low, high
         outer, mask = self.mask, self.fresh("m")
         self.mask = mask
         a, b = self.code(yes), self.code(no)
