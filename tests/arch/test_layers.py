@@ -76,7 +76,9 @@ def test_init_holds_imports_only(path):
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         names = isinstance(node, (ast.Assign, ast.AnnAssign))
         lazy = isinstance(node, ast.FunctionDef) and node.name in ("__getattr__", "__dir__")
-        assert docstring or names or lazy or isinstance(node, (ast.Import, ast.ImportFrom, ast.If)), ast.unparse(node)[:80]
+        assert docstring or names or lazy or isinstance(node, (ast.Import, ast.ImportFrom, ast.If)), ast.unparse(node)[
+            :80
+        ]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -94,7 +96,9 @@ def test_import_is_fast_and_light():
     best = 9.0
     end = time.time() + 60
     for _ in range(5):
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
+        out = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        ).stdout.split()
         assert out[1:] == [], f"`import tilewright` also imports {out[1:]}"
         best = min(best, float(out[0]))
         if best < 0.3 or time.time() > end:

@@ -2,9 +2,6 @@
 
 import pytest
 
-import tilewright.relax.ir
-import tilewright.relax.op
-import tilewright.tir.ir
 from tilewright.ir.node import Node, replace
 from tilewright.ir.op import Op
 
@@ -15,12 +12,16 @@ def subclasses(cls):
         yield from subclasses(sub)
 
 
-NODES = sorted({c for c in subclasses(Node) if "node_fields" in c.__dict__}, key=lambda c: f"{c.__module__}.{c.__name__}")
+NODES = sorted(
+    {c for c in subclasses(Node) if "node_fields" in c.__dict__}, key=lambda c: f"{c.__module__}.{c.__name__}"
+)
 
 
 @pytest.mark.parametrize("cls", NODES, ids=lambda c: f"{c.__module__}.{c.__name__}")
 def test_declared_as_slots(cls):
-    assert "__dict__" not in dir(cls) or not any(hasattr(b, "__dict__") and "__dict__" in b.__dict__ for b in cls.__mro__[:-1])
+    assert "__dict__" not in dir(cls) or not any(
+        hasattr(b, "__dict__") and "__dict__" in b.__dict__ for b in cls.__mro__[:-1]
+    )
     assert cls.__match_args__ == tuple(f.name for f in cls.node_fields)
     assert cls.__doc__
 

@@ -5,7 +5,14 @@ import pytest
 from tests.ir.test_structure import copy_func
 from tilewright.ir.module import IRModule
 from tilewright.ir.passes import (
-    DumpIR, PassContext, PassTimingInstrument, Sequential, check_pipeline, module_pass, pass_, prim_func_pass,
+    DumpIR,
+    PassContext,
+    PassTimingInstrument,
+    Sequential,
+    check_pipeline,
+    module_pass,
+    pass_,
+    prim_func_pass,
 )  # fmt: skip
 from tilewright.ir.reproduce import replay
 from tilewright.support.diagnostics import CompileError

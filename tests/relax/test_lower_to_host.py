@@ -99,8 +99,13 @@ def test_branches():
         return rx.SeqExpr((rx.BindingBlock((rx.VarBinding(v, call_tir(g, (x,), info)),)),), v)
 
     out, twice = rx.Var("out", info), rx.Var("twice", info)
-    bindings = (rx.VarBinding(out, rx.If(flag, arm(gv), arm(gw), struct_info=info)), rx.VarBinding(twice, call_tir(gv, (out,), info)))
-    main = rx.Function((flag, x), rx.SeqExpr((rx.BindingBlock(bindings),), twice), info, attrs={"global_symbol": "main"})
+    bindings = (
+        rx.VarBinding(out, rx.If(flag, arm(gv), arm(gw), struct_info=info)),
+        rx.VarBinding(twice, call_tir(gv, (out,), info)),
+    )
+    main = rx.Function(
+        (flag, x), rx.SeqExpr((rx.BindingBlock(bindings),), twice), info, attrs={"global_symbol": "main"}
+    )
     shape = info.shape
     mod = IRModule({GlobalVar("main"): main, gv: affine(shape, 1.0, 10.0, "up"), gw: affine(shape, 1.0, -10.0, "down")})
     exe = tvm.compile(mod)

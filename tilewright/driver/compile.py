@@ -121,7 +121,9 @@ def graph_passes(mod: IRModule, target: Target) -> IRModule:
 def _check_target(target: Target) -> None:
     if target.kind.name != "llvm":
         raise CompileError.at(
-            "TW0602", f"target {target} has no code generator yet", hint='use "llvm"; `tilewright targets` lists what there is'
+            "TW0651",
+            f"target {target} has no code generator yet",
+            hint='use "llvm"; `tilewright targets` lists what there is',
         )
 
 
@@ -167,11 +169,24 @@ def signature_of(func: Any, host: PrimFunc) -> dict[str, Any]:
     params: list[dict[str, Any]] = []
     for p in host.params:
         buffer = host.buffer_map.get(p)
-        shape = [int(d) if isinstance(d, IntImm) else _dimension(d) for d in buffer.shape] if buffer is not None else None
-        params.append({"name": buffer.name if buffer is not None else p.name, "dtype": buffer.dtype if buffer is not None else p.dtype, "shape": shape})
+        shape = (
+            [int(d) if isinstance(d, IntImm) else _dimension(d) for d in buffer.shape] if buffer is not None else None
+        )
+        params.append(
+            {
+                "name": buffer.name if buffer is not None else p.name,
+                "dtype": buffer.dtype if buffer is not None else p.dtype,
+                "shape": shape,
+            }
+        )
     split = len(params) - n
     tuple_ = bool(attrs_of(host).get("returns_tuple"))
-    return {"inputs": params[:split], "outputs": params[split:], "returns_tuple": tuple_, "graph": not isinstance(func, PrimFunc)}
+    return {
+        "inputs": params[:split],
+        "outputs": params[split:],
+        "returns_tuple": tuple_,
+        "graph": not isinstance(func, PrimFunc),
+    }
 
 
 def _dimension(d: PrimExpr) -> str:

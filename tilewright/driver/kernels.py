@@ -77,7 +77,7 @@ def compile_kernel(func: PrimFunc, symbol: str, target: Target) -> bytes:
     emitted = emit_module([lower_one(func, symbol, target)], target, symbol)
     if emitted.constants:
         raise CompileError.at(
-            "TW0601", f"kernel {symbol} holds a constant array", hint="make it an argument of the kernel"
+            "TW0650", f"kernel {symbol} holds a constant array", hint="make it an argument of the kernel"
         )
     return compile_object(emitted.text, target)
 

@@ -140,7 +140,7 @@ class _Collector:
     # values
 
     def fail(self, what: str, hint: str | None = None) -> CompileError:
-        return CompileError.at("TW0502", f"cannot lower {self.name}: {what}", hint=hint)
+        return CompileError.at("TW0550", f"cannot lower {self.name}: {what}", hint=hint)
 
     def new_tensor(self, info: StructInfo | None, pointer: Var | None = None) -> Value:
         if isinstance(info, TupleStructInfo):
@@ -366,7 +366,7 @@ class _Emitter:
         buffers = func.param_buffers
         if len(buffers) != len(w.tensors):
             raise CompileError.at(
-                "TW0502", f"{w.kernel.name_hint} takes {len(buffers)} tensors, the call gives {len(w.tensors)}"
+                "TW0550", f"{w.kernel.name_hint} takes {len(buffers)} tensors, the call gives {len(w.tensors)}"
             )
         values = self.match(buffers, w.tensors)
         tensors, scalars = iter(w.tensors), iter(w.scalars)
@@ -446,7 +446,7 @@ def _outputs(c: _Collector, result: Value, names: Sequence[str]) -> list[tuple[V
 def lower_to_host(mod: IRModule, name: str = "main", output_names: Sequence[str] = ()) -> HostFunction:
     """The graph function `name` of `mod` as a host PrimFunc (see the head of the module).
 
-    Raises CompileError (TW0502) where a shape does not follow from the inputs' shapes or an operator is not legalised.
+    Raises CompileError (TW0550) where a shape does not follow from the inputs' shapes or an operator is not legalised.
     """
     func = mod[name]
     assert isinstance(func, rx.Function)

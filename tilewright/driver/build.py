@@ -1,0 +1,114 @@
+"""The public ways in: `compile` a model, `build` a module of loop programs; both link in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from tilewright.driver.compile import Compiled, Model, Progress, compile_module, load_model
+from tilewright.ir.module import IRModule
+from tilewright.ir.passes import DumpIR, PassContext
+from tilewright.ir.target import Target
+from tilewright.tir.ir import PrimFunc
+
+if TYPE_CHECKING:
+    from tilewright.runtime.executable import Executable
+    from tilewright.runtime.module import Module
+
+__all__ = ["build", "compile", "link", "lower"]
+
+
+def compile(
+    model: Model,
+    target: str | Target = "llvm",
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dtypes: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    cache: bool = True,
+    dump_ir: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Compile a model to native code in this process; the result is called like a function.
+
+    model: an ONNX file's path, its bytes, an `onnx.ModelProto`, or an IRModule with a graph function `main`. A module of loop programs
+        (PrimFuncs) only gives what `build` gives.
+    shapes: fixes dynamic inputs by name, `{"x": (1, 3, 224, 224)}`; others stay dynamic.
+    threads: how many threads to run on (process-wide); default: TILEWRIGHT_NUM_THREADS, else the physical cores.
+    cache: take compiled kernels from the disk cache and put new ones there.
+    dump_ir: a folder that gets the program after each pass, as numbered script files.
+    progress: called with (stage, done, total).
+
+    Raises CompileError, whose text says what is wrong and what to do.
+    """
+    if threads is not None:
+        from tilewright.runtime.threads import set_num_threads
+
+        set_num_threads(threads)
+    target = Target(target)
+    with ExitStack() as stack:
+        if dump_ir is not None:
+            current = PassContext.current()
+            dump = DumpIR(dump_ir)
+            stack.enter_context(
+                PassContext(
+                    current.opt_level,
+                    current.required_pass,
+                    current.disabled_pass,
+                    [*current.instruments, dump],
+                    current.config,
+                )
+            )
+        if progress:
+            progress("reading", 0, 0)
+        mod = load_model(model, shapes, dtypes)
+        if dump_ir is not None:
+            dump.write("imported", mod)
+        if all(isinstance(f, PrimFunc) for f in mod.functions.values()):
+            return build(mod, target)
+        names = mod.attrs.get("output_names", ())
+        compiled = compile_module(mod, target, output_names=names, progress=progress, use_cache=cache)
+    return link(compiled)
+
+
+def link(compiled: Compiled) -> Executable:
+    """Put the objects into this process."""
+    from tilewright.backends.llvm.artifact import executable
+
+    return executable(compiled)
+
+
+def build(
+    mod: IRModule | PrimFunc | Any,
+    target: str | Target | None = None,
+    target_host: Any = None,
+    name: str = "main",
+    **options: Any,
+) -> Module:
+    """Compile a module of loop programs as they are scheduled; `rt["name"](a, b, c)` calls one with arrays.
+
+    Raises CompileError where a program cannot be lowered, TypeError for what is no program.
+    """
+    del target_host, options
+    if isinstance(mod, PrimFunc):
+        mod = IRModule.from_expr(mod, None if mod.attrs.get("global_symbol") else name)
+    if hasattr(mod, "mod") and isinstance(mod.mod, IRModule):  # a Schedule
+        mod = mod.mod
+    if not isinstance(mod, IRModule):
+        raise TypeError(f"build takes an IRModule or a PrimFunc, not {type(mod).__name__}")
+    from tilewright.backends.llvm.artifact import module
+
+    chosen = Target(target) if target is not None else Target.current() or Target("llvm")
+    return module(compile_module(mod, chosen))
+
+
+def lower(mod: IRModule | PrimFunc, name: str = "main", **options: Any) -> IRModule:
+    """The loop programs of `mod` in flat form, before code generation: for reading."""
+    del options
+    from tilewright.tir.lower import lower_kernel
+
+    if isinstance(mod, PrimFunc):
+        mod = IRModule.from_expr(mod, name)
+    return mod.with_({v: lower_kernel(f, Target("llvm")) for v, f in mod.functions.items() if isinstance(f, PrimFunc)})
