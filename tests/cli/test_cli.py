@@ -157,7 +157,7 @@ def test_wrong_usage_is_status_2(capsys, args):
     ],
 )
 def test_bad_input_is_status_1_and_one_clear_error(capsys, model, args, says):
-    status, out, err = run(capsys, *[model if a == "MODEL" else a for a in args])
+    status, _, err = run(capsys, *[model if a == "MODEL" else a for a in args])
     assert status == 1
     assert says in err
     assert "Traceback" not in err

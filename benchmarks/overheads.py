@@ -1,0 +1,92 @@
+"""What is paid beside the kernels: importing, compiling, calling.
+
+    python -m benchmarks.overheads
+
+Prints a markdown table. `call`: a function of three tensors of one element, beside an empty loop around the same call of a Python function.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def import_seconds(module: str) -> float:
+    """The best of ten fresh processes."""
+    code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+        for _ in range(10)
+    ]
+    return min(float(r.stdout) for r in runs)
+
+
+def call_seconds() -> tuple[float, float]:
+    """(tensors of the FFI, numpy arrays): one call of a compiled function of three one-element tensors; best of many."""
+    import tvm_ffi
+
+    import tilewright as tw
+    from tilewright import te
+
+    a, b = te.placeholder((1,), name="a"), te.placeholder((1,), name="b")
+    c = te.compute((1,), lambda i: a[i] + b[i], name="c")
+    function = tw.build(te.create_prim_func([a, b, c]), name="add")["add"]
+    arrays = [np.ones(1, np.float32) for _ in range(3)]
+    tensors = [tvm_ffi.from_dlpack(x) for x in arrays]
+    raw = getattr(function, "raw", function)
+
+    def best(args: list[object]) -> float:
+        x, y, z = args
+        times: list[float] = []
+        for _ in range(200):
+            start = time.perf_counter()
+            for _ in range(1000):
+                raw(x, y, z)
+            times.append((time.perf_counter() - start) / 1000)
+        return min(times)
+
+    return best(list(tensors)), best(list(arrays))
+
+
+def compile_seconds(name: str = "resnet50") -> tuple[float, float]:
+    """(cold, from the cache) for a model of the pool, in fresh processes."""
+    code = (
+        "import sys, time\n"
+        "from tests.models.zoo import load\n"
+        f"model = load({name!r})\n"
+        "import tilewright as tw\n"
+        "t = time.perf_counter(); tw.compile(model); print(time.perf_counter() - t)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "TILEWRIGHT_CACHE_DIR": folder}
+        runs = [
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=env)
+            for _ in range(2)
+        ]
+    for r in runs:
+        if r.returncode:
+            raise RuntimeError(r.stderr)
+    return float(runs[0].stdout.split()[-1]), float(runs[1].stdout.split()[-1])
+
+
+def main() -> None:
+    tensors, arrays = call_seconds()
+    cold, cached = compile_seconds()
+    print("| what | measured |\n|---|---|")
+    print(f"| `import tilewright` | {import_seconds('tilewright') * 1e3:.0f} ms |")
+    print(f"| calling a function of three tensors, FFI tensors | {tensors * 1e6:.2f} us |")
+    print(f"| the same, numpy arrays | {arrays * 1e6:.2f} us |")
+    print(f"| compiling resnet50, nothing cached | {cold:.2f} s |")
+    print(f"| compiling resnet50, all kernels cached | {cached:.2f} s |")
+
+
+if __name__ == "__main__":
+    main()
