@@ -291,6 +291,18 @@ class Importer:
                 if name:
                     self.values[name] = value
 
+    def inline(self, graph: Any) -> list[Value]:
+        """The results of a subgraph built here; its names are its own, and it sees those around it."""
+        outer = self.values
+        self.values = dict(outer)
+        try:
+            for t in graph.initializer:
+                self.values[t.name] = self.constant(tensor_array(self.source, t))
+            self.add_nodes(graph, set(self.values))
+            return [self.values[o.name] for o in graph.output]
+        finally:
+            self.values = outer
+
     def convert(self, proto: Any, operands: list[Value | None]) -> Sequence[Value]:
         """The outputs of one node; on a fault the error is kept and the outputs are Poison."""
         n = NodeContext(self, proto)

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.arith.expr import IntImm, PrimExpr
+from tilewright.arith.expr import convert as to_expr
 from tilewright.frontend.onnx.reader import element_type, tensor_array
 from tilewright.frontend.onnx.symbolic import LIMIT, Symbolic
 from tilewright.ir import dtype as dt
 from tilewright.relax import ir as rx
-from tilewright.relax.build import convert
+from tilewright.relax.build import convert, make_tuple
+from tilewright.relax.dims import prove_equal, shape_product
 from tilewright.relax.op import OPS, Op
 from tilewright.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
@@ -44,6 +46,8 @@ class Unsupported(Exception):
 
 class NodeContext:
     """One node while it is converted."""
+
+    Constant = rx.Constant
 
     def __init__(self, importer: Importer, proto: Any) -> None:
         self.importer, self.proto = importer, proto
@@ -133,6 +137,14 @@ class NodeContext:
     def unsupported(self, message: str, hint: str | None = None) -> Unsupported:
         """The error to raise for a form of the operator that is not supported."""
         return Unsupported("TW0309", message, hint)
+
+    def malformed(self, message: str) -> Unsupported:
+        """The error to raise for a node that breaks the rules of ONNX."""
+        return Unsupported("TW0311", message)
+
+    def unknown(self, what: str) -> Unsupported:
+        """The error to raise where something must be a number at compile time and is a formula."""
+        return Unsupported("TW0312", f"{what} must be known at compile time", "fix the inputs' shapes: --shape, shape_dict=")
 
     def wants(self, output: int) -> bool:
         """Is the output used by the model?"""
@@ -246,6 +258,22 @@ class NodeContext:
         known = made.known
         return made if known is None else self.importer.constant(known)
 
+    def size(self, x: Any) -> int:
+        """The number of elements of a constant or of a tensor of formulas; -1 where it is not known."""
+        if isinstance(x, Symbolic):
+            return int(x.values.size)
+        return int(x.data.size) if isinstance(x, rx.Constant) else -1
+
+    @staticmethod
+    def product(dims: Sequence[Any]) -> PrimExpr:
+        """The product of dimensions."""
+        return shape_product([_dim(d) for d in dims])
+
+    @staticmethod
+    def same(a: Any, b: Any) -> bool:
+        """Are two dimensions provably equal?"""
+        return prove_equal(_dim(a), _dim(b))
+
     # ---- emitting -------------------------------------------------------------------------------------------------
 
     def const(self, value: Any, dtype: str | None = None) -> rx.Constant:
@@ -255,6 +283,32 @@ class NodeContext:
     def scalar(self, value: float, like: Any) -> rx.Constant:
         """A constant of rank 0 of the dtype of `like`."""
         return self.const(value, self.dtype(like))
+
+    @staticmethod
+    def prim(value: Any, dtype: str | None = None) -> rx.PrimValue:
+        """A scalar operand: a number or a formula."""
+        return rx.PrimValue(_scalar(value, dtype))
+
+    @staticmethod
+    def tuple(fields: Sequence[Any]) -> rx.Tuple:
+        """Several tensors as one operand."""
+        return make_tuple(fields)
+
+    @staticmethod
+    def shape_expr(dims: Sequence[Any]) -> rx.ShapeExpr:
+        """Integers and formulas as an operand."""
+        return rx.ShapeExpr(tuple(_dim(d) for d in dims))
+
+    def size_tensor(self, size: Any, dtype: str) -> rx.Expr:
+        """A dimension as a tensor of rank 0."""
+        values = np.empty((), dtype=object)
+        values[()] = size
+        return self.importer.tensor(Symbolic(values, dtype))
+
+    @staticmethod
+    def operator(name: str, **attributes: Any) -> Op:
+        """The operator object of a public name."""
+        return operator(name, attributes)
 
     def op(self, name: str, *operands: Any, **attributes: Any) -> Any:
         """The operator of that name applied to operands: folded if all are constant, else bound to a variable."""
@@ -293,6 +347,12 @@ class NodeContext:
 
 def _dim(d: Any) -> PrimExpr:
     return d if isinstance(d, PrimExpr) else IntImm("int64", int(d))
+
+
+def _scalar(value: Any, dtype: str | None) -> PrimExpr:
+    if isinstance(value, PrimExpr):
+        return value if dtype is None else value.astype(dtype)
+    return to_expr(value, dtype or ("float32" if isinstance(value, float) else "int64"))
 
 
 def operator(name: str, attributes: dict[str, Any]) -> Op:

@@ -1,4 +1,4 @@
-"""Elementwise operators, reductions, matrix products."""
+"""Elementwise operators that are no operator of one name (see `onnx=` of the classes), reductions, matrix products."""
 
 from __future__ import annotations
 
@@ -10,50 +10,12 @@ from tilewright.frontend.onnx.node import NodeContext
 from tilewright.frontend.onnx.registry import onnx_op
 from tilewright.ir import dtype as dt
 
-_UNARY = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
-    "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp", "Floor": "floor", "Log": "log",
-    "Neg": "negative", "Round": "round", "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin", "Sinh": "sinh",
-    "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh", "Not": "logical_not", "IsNaN": "isnan", "BitwiseNot": "bitwise_not",
-}  # fmt: skip
-
-_BINARY = {
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Equal": "equal", "Less": "less", "LessOrEqual": "less_equal",
-    "Greater": "greater", "GreaterOrEqual": "greater_equal", "And": "logical_and", "Or": "logical_or",
-    "Xor": "logical_xor", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
-}  # fmt: skip
-
-
-@onnx_op(*_UNARY)
-def unary(n: NodeContext, x: Any) -> Any:
-    """One operator of the same meaning"""
-    return n.op(_UNARY[n.op_type], x)
-
-
-@onnx_op(*_BINARY, since=7)
-def binary(n: NodeContext, a: Any, b: Any) -> Any:
-    """One operator of the same meaning, with numpy's broadcasting"""
-    return n.op(_BINARY[n.op_type], a, b)
-
-
-@onnx_op("Div", since=7)
-def div(n: NodeContext, a: Any, b: Any) -> Any:
-    """a / b; integers truncate towards zero"""
-    if dt.is_float(n.dtype(a)):
-        return n.op("divide", a, b)
-    if dt.is_uint(n.dtype(a)):
-        return n.op("floor_divide", a, b)
-    quotient = n.op("floor_divide", n.op("abs", a), n.op("abs", b))
-    return n.op("multiply", quotient, n.op("multiply", n.op("sign", a), n.op("sign", b)))
-
-
 @onnx_op("Mod", since=10)
 def mod(n: NodeContext, a: Any, b: Any) -> Any:
     """The remainder with the sign of b, or of a (C's fmod) with fmod=1"""
     if not n.attr("fmod", 0):
         return n.op("floor_mod", a, b)
-    rest = n.op("floor_mod", n.op("abs", a), n.op("abs", b))
-    return n.op("multiply", rest, n.op("sign", a))
+    return n.op("mod", a, b)
 
 
 @onnx_op("Pow", since=7)
@@ -70,12 +32,6 @@ def power(n: NodeContext, x: Any, y: Any) -> Any:
         return n.op("power", x, n.astype(y, n.dtype(x)))
     wide = n.op("power", n.astype(x, "float64"), n.astype(y, "float64"))
     return n.astype(wide, n.dtype(x))
-
-
-@onnx_op("Reciprocal")
-def reciprocal(n: NodeContext, x: Any) -> Any:
-    """1 / x"""
-    return n.op("divide", n.scalar(1.0, x), x)
 
 
 @onnx_op("Sum", since=6)
@@ -326,11 +282,8 @@ def arg_reduce(n: NodeContext, x: Any) -> Any:
     """The index of the extreme element along an axis: the first one, or the last"""
     axis, keep = n.axis(n.attr("axis", 0), n.rank(x)), bool(n.attr("keepdims", 1))
     name = "argmax" if n.op_type == "ArgMax" else "argmin"
-    if not n.attr("select_last_index", 0):
-        return n.astype(n.op(name, x, axis=axis, keepdims=keep), "int64")
-    found = n.astype(n.op(name, n.op("flip", x, axis=axis), axis=axis, keepdims=keep), "int64")
-    last = n.static_shape(x, "the operand")[axis] - 1
-    return n.op("subtract", n.const(last, "int64"), found)
+    last = bool(n.attr("select_last_index", 0))
+    return n.astype(n.op(name, x, axis=axis, keepdims=keep, select_last_index=last), "int64")
 
 
 @onnx_op("CumSum", since=11)
