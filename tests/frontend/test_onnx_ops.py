@@ -271,7 +271,9 @@ case("LSTM", [*recurrent(4, 6, 3, 1), None, f32(1, 2, 6), f32(1, 2, 6)], {"hidde
 case("LSTM", recurrent(4, 6, 3, 1, bias=False), {"hidden_size": 6, "direction": "reverse"}, outputs=3)
 case("LSTM", recurrent(4, 6, 3, 2), {"hidden_size": 6, "direction": "bidirectional"}, outputs=3)
 case("GRU", recurrent(3, 6, 3, 1), {"hidden_size": 6}, outputs=2)
-case("GRU", recurrent(3, 6, 3, 2), {"hidden_size": 6, "direction": "bidirectional", "linear_before_reset": 1}, outputs=2)
+case(
+    "GRU", recurrent(3, 6, 3, 2), {"hidden_size": 6, "direction": "bidirectional", "linear_before_reset": 1}, outputs=2
+)
 case("RNN", recurrent(1, 6, 3, 1), {"hidden_size": 6}, outputs=2)
 
 

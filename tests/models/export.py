@@ -168,7 +168,9 @@ def _decoder(cached: bool, layers: int = 12, width: int = 768, heads: int = 12) 
         batch, past = torch.export.Dim("batch", min=1, max=64), torch.export.Dim("past", min=2, max=1000)
         if cached:
             args = (torch.randint(0, 50257, (2, 1)), torch.randn(layers, 2, 2, heads, 9, width // heads))
-            _export(torch, module, args, path, ["input_ids", "past"], ["logits", "cache"], ({0: batch}, {2: batch, 4: past}))
+            _export(
+                torch, module, args, path, ["input_ids", "past"], ["logits", "cache"], ({0: batch}, {2: batch, 4: past})
+            )
         else:
             dims = {0: batch, 1: torch.export.Dim("sequence", min=2, max=1000)}
             args = (torch.randint(0, 50257, (2, 9)),)

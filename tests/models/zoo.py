@@ -47,8 +47,9 @@ class Model:
 def package_folder(package: str) -> Path:
     """Where an installed package lies, found without importing it."""
     spec = importlib.util.find_spec(package)
-    assert spec is not None and spec.submodule_search_locations, package
-    return Path(next(iter(spec.submodule_search_locations)))
+    places = spec.submodule_search_locations if spec is not None else None
+    assert places, package
+    return Path(next(iter(places)))
 
 
 def _rng(name: str) -> np.random.Generator:
@@ -74,7 +75,9 @@ def page(*shape: int, seed: int = 0) -> NDArray[Any]:
     for i in range(batch):
         picture = Image.new("L", (w, h), 255)
         for row in range(max(h // 48, 1)):
-            text = ("Tilewright compiles models", "Sphinx of black quartz", "0123456789 judge my vow")[(seed + i + row) % 3]
+            text = ("Tilewright compiles models", "Sphinx of black quartz", "0123456789 judge my vow")[
+                (seed + i + row) % 3
+            ]
             ImageDraw.Draw(picture).text((4, 8 + 48 * row), text, 0, ImageFont.load_default(size=24))
         out[i] = np.asarray(picture, np.float32) / 127.5 - 1.0
     return out
@@ -90,7 +93,7 @@ def _weight(rng: np.random.Generator, role: tuple[str, int], shape: tuple[int, .
         fan = int(np.prod(shape[1:])) if op == "Conv" else shape[-1]
         bound = np.sqrt(6.0 / fan) if op == "Conv" else np.sqrt(3.0 / fan)
         return (rng.random(shape, dtype=np.float32) * 2 - 1) * np.float32(bound)
-    if op == "BatchNormalization" and operand in (1, 4) or op == "Mul":
+    if (op == "BatchNormalization" and operand in (1, 4)) or op == "Mul":
         return rng.uniform(0.6, 1.2, shape).astype(np.float32)
     return rng.normal(0.0, 0.1, shape).astype(np.float32)
 
@@ -240,7 +243,10 @@ def _prefill_cases() -> list[Inputs]:
 def _decode_cases() -> list[Inputs]:
     rng = _rng("decode")
     return [
-        {"input_ids": rng.integers(0, 50257, (b, 1)), "past": rng.standard_normal((12, 2, b, 12, past, 64), dtype=np.float32)}
+        {
+            "input_ids": rng.integers(0, 50257, (b, 1)),
+            "past": rng.standard_normal((12, 2, b, 12, past, 64), dtype=np.float32),
+        }
         for b, past in ((1, 16), (2, 33))
     ]
 
@@ -270,8 +276,9 @@ POOL: list[Model] = [
         for name, data in LIGHT.items()
     ),
     _packaged("ppocr-v4-det", _V4, "models/ch_PP-OCRv4_det_infer.onnx", _pages((1, 3, 96, 160), (1, 3, 64, 64))),
-    _packaged("ppocr-v4-cls", _V4, "models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
-              _pages((1, 3, 48, 192), (2, 3, 48, 192))),  # fmt: skip
+    _packaged(
+        "ppocr-v4-cls", _V4, "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", _pages((1, 3, 48, 192), (2, 3, 48, 192))
+    ),
     _packaged("ppocr-v4-rec", _V4, "models/ch_PP-OCRv4_rec_infer.onnx", _pages((1, 3, 48, 96), (2, 3, 48, 160))),
     _packaged("ppocr-v6-det", "rapidocr", "models/PP-OCRv6_det_small.onnx", _pages((1, 3, 64, 96), (1, 3, 96, 64))),
     _packaged("ppocr-v6-rec", "rapidocr", "models/PP-OCRv6_rec_small.onnx", _pages((1, 3, 48, 96), (2, 3, 48, 160))),
@@ -282,6 +289,6 @@ POOL: list[Model] = [
     _exported("bert", lambda: _encoder_cases()[:2], heavy=True),
     _exported("gpt2-prefill", _prefill_cases, heavy=True),
     _exported("gpt2-decode", _decode_cases, heavy=True),
-]  # fmt: skip
+]
 
 BY_NAME = {m.name: m for m in POOL}

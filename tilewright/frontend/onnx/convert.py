@@ -134,7 +134,10 @@ class Importer:
         for name in given:
             if name not in names:
                 raise failure(
-                    "TW0310", f"the model has no input {name!r}", self.source.name, hint=f"its inputs: {', '.join(names)}"
+                    "TW0310",
+                    f"the model has no input {name!r}",
+                    self.source.name,
+                    hint=f"its inputs: {', '.join(names)}",
                 )
 
     def input_var(self, value: Any) -> rx.Var:
@@ -156,7 +159,7 @@ class Importer:
             )  # fmt: skip
         declared = [self.declared_dim(name, i, d) for i, d in enumerate(t.shape.dim)] if t.HasField("shape") else None
         shape = self.fixed(name, declared)
-        return rx.Var(name, TensorStructInfo(tuple(shape), dtype, len(shape)))
+        return rx.Var(name, struct_info=TensorStructInfo(tuple(shape), dtype, len(shape)))
 
     def declared_dim(self, name: str, axis: int, dim: Any) -> int | str:
         """A dimension as the model says it: a number, or the name of a variable."""
@@ -238,7 +241,7 @@ class Importer:
         for t in graph.initializer:
             constant = self.constant(tensor_array(self.source, t))
             if self.keep_params and constant.data.size > 1 and constant.data.dtype.kind == "f":
-                var = rx.Var(t.name, constant.struct_info)
+                var = rx.Var(t.name, struct_info=constant.struct_info)
                 self.params.append((var, constant))
                 self.values[t.name] = var
             else:

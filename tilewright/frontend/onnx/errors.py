@@ -39,7 +39,9 @@ def node_span(model: str, node: Any) -> Span:
     return Span(model, text=describe(node))
 
 
-def failure(code: str, message: str, model: str, *, hint: str | None = None, notes: tuple[str, ...] = ()) -> CompileError:
+def failure(
+    code: str, message: str, model: str, *, hint: str | None = None, notes: tuple[str, ...] = ()
+) -> CompileError:
     """An error about the model as a whole."""
     return CompileError(Diagnostic(code, message, Span(model), notes=notes, hint=hint))
 

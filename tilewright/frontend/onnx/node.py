@@ -93,7 +93,9 @@ class NodeContext:
     def _check_kind(name: str, value: Any, default: Any) -> None:
         wanted = (int, float) if isinstance(default, float) else type(default)
         if not isinstance(value, wanted):
-            raise Unsupported("TW0311", f"the attribute {name!r} is a {type(value).__name__}, not a {type(default).__name__}")
+            raise Unsupported(
+                "TW0311", f"the attribute {name!r} is a {type(value).__name__}, not a {type(default).__name__}"
+            )
 
     def schema_attr(self, name: str) -> Any:
         """An attribute, or the default that the ONNX standard gives it; None if there is neither."""
@@ -144,7 +146,9 @@ class NodeContext:
 
     def unknown(self, what: str) -> Unsupported:
         """The error to raise where something must be a number at compile time and is a formula."""
-        return Unsupported("TW0312", f"{what} must be known at compile time", "fix the inputs' shapes: --shape, shape_dict=")
+        return Unsupported(
+            "TW0312", f"{what} must be known at compile time", "fix the inputs' shapes: --shape, shape_dict="
+        )
 
     def wants(self, output: int) -> bool:
         """Is the output used by the model?"""
@@ -184,9 +188,18 @@ class NodeContext:
         out: list[int] = []
         for d in self.shape(x):
             if not isinstance(d, IntImm):
-                raise Unsupported("TW0312", f"{what} must have a fixed shape here", "fix it with --shape or shape_dict=")
+                raise Unsupported(
+                    "TW0312", f"{what} must have a fixed shape here", "fix it with --shape or shape_dict="
+                )
             out.append(d.value)
         return out
+
+    def static_shape_of(self, x: Any, axis: int, what: str) -> int:
+        """One dimension as a number. Raises TW0312 where it is symbolic."""
+        d = self.shape(x)[axis]
+        if not isinstance(d, IntImm):
+            raise self.unknown(what)
+        return d.value
 
     def rank(self, x: Any) -> int:
         """The number of dimensions. Raises TW0312 where it is not known."""
@@ -213,7 +226,9 @@ class NodeContext:
         if isinstance(x, Symbolic) and x.known is not None:
             return x.known
         if not isinstance(x, rx.Constant):
-            raise Unsupported("TW0312", f"{what} must be a constant", "fix the inputs' shapes if it is computed from them")
+            raise Unsupported(
+                "TW0312", f"{what} must be a constant", "fix the inputs' shapes if it is computed from them"
+            )
         return x.data
 
     def numbers(self, x: Any, what: str) -> list[int]:
@@ -225,9 +240,7 @@ class NodeContext:
         if isinstance(x, Symbolic):
             return list(x.values.reshape(-1))
         if not isinstance(x, rx.Constant):
-            raise Unsupported(
-                "TW0312", f"{what} depends on data; it has to be a constant or computed from dimensions"
-            )
+            raise Unsupported("TW0312", f"{what} depends on data; it has to be a constant or computed from dimensions")
         return [v.item() for v in x.data.reshape(-1)]
 
     def int_list(self, name: str, operand: Any = None) -> list[int] | None:
@@ -238,8 +251,10 @@ class NodeContext:
 
     def shape_value(self, operands: Sequence[Any]) -> Value | None:
         """What Shape and Size give: formulas, where the operand's shape is known."""
-        if len(operands) != 1 or operands[0] is None or (
-            not isinstance(operands[0], Symbolic) and self.sinfo(operands[0]).shape is None
+        if (
+            len(operands) != 1
+            or operands[0] is None
+            or (not isinstance(operands[0], Symbolic) and self.sinfo(operands[0]).shape is None)
         ):
             return None
         dims = [d.value if isinstance(d, IntImm) else d for d in self.shape(operands[0])]

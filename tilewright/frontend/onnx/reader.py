@@ -146,7 +146,9 @@ def _uses(node: Any) -> set[str]:
     """The names a node needs from around it, those of its subgraphs included."""
     needed = {i for i in node.input if i}
     for sub in subgraphs(node):
-        inner = {i.name for i in sub.input} | {t.name for t in sub.initializer} | {o for n in sub.node for o in n.output}
+        inner = (
+            {i.name for i in sub.input} | {t.name for t in sub.initializer} | {o for n in sub.node for o in n.output}
+        )
         wanted: set[str] = {o.name for o in sub.output}
         for n in sub.node:
             wanted |= _uses(n)
@@ -228,7 +230,9 @@ def _cycle(source: ModelSource, nodes: list[Any]) -> Exception:
     ring = [*reversed(path[start:])]
     ring = [*ring, ring[0]]
     chain = " -> ".join(f"{n.op_type} {n.name!r}" for n in ring)
-    return node_error("TW0305", "the graph has a cycle through this node", source.name, node, notes=(f"the cycle: {chain}",))
+    return node_error(
+        "TW0305", "the graph has a cycle through this node", source.name, node, notes=(f"the cycle: {chain}",)
+    )
 
 
 # ---- tensors ----------------------------------------------------------------------------------------------------------

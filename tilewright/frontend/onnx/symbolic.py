@@ -78,7 +78,8 @@ def _elementwise(f: Callable[..., Any]) -> Callable[..., Objects]:
 def _variadic(f: Callable[[Any, Any], Any]) -> Callable[..., Objects]:
     def apply(n: Any, *arrays: Objects) -> Objects:
         del n
-        return reduce(lambda a, b: np.frompyfunc(f, 2, 1)(a, b), arrays)
+        pairwise: Any = np.frompyfunc(f, 2, 1)
+        return reduce(pairwise, arrays)
 
     return apply
 
@@ -231,7 +232,7 @@ def _reduce(f: Callable[[Any, Any], Any], unit: Any) -> Callable[..., Objects]:
     def apply(n: Any, x: Objects, axes: Objects | None = None) -> Objects:
         found = _axes(n, axes) or tuple(range(x.ndim))
         keep = bool(n.attr("keepdims", 1))
-        out = x
+        out: Any = x
         for a in sorted((a % max(x.ndim, 1) for a in found), reverse=True):
             parts = [np.take(out, i, axis=a) for i in range(out.shape[a])]
             out = np.asarray(reduce(np.frompyfunc(f, 2, 1), parts) if parts else np.full(1, unit), dtype=object)

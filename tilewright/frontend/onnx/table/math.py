@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tilewright.frontend.onnx.node import NodeContext
 from tilewright.frontend.onnx.registry import onnx_op
 from tilewright.ir import dtype as dt
+
 
 @onnx_op("Mod", since=10)
 def mod(n: NodeContext, a: Any, b: Any) -> Any:
@@ -73,7 +75,7 @@ def clip(n: NodeContext, x: Any, low: Any = None, high: Any = None) -> Any:
 
 def _clip(n: NodeContext, x: Any, low: Any, high: Any) -> Any:
     bounds = [b.data.reshape(()).item() if isinstance(b, n.Constant) else None for b in (low, high)]
-    if all(b is not None for b in bounds) and np.all(np.isfinite(bounds)):
+    if all(b is not None and math.isfinite(b) for b in bounds):
         return n.op("clip", x, n.prim(bounds[0]), n.prim(bounds[1]))
     out = x if low is None else n.op("maximum", x, low)
     return out if high is None else n.op("minimum", out, high)

@@ -188,7 +188,9 @@ def batch_norm(n: NodeContext, x: Any, scale: Any, bias: Any, mean: Any, var: An
 def instance_norm(n: NodeContext, x: Any, scale: Any, bias: Any) -> Any:
     """Each channel of each sample by its own mean and variance"""
     axes = list(range(2, n.rank(x)))
-    return _normalise(n, x, axes, _channels(n, scale, len(axes)), _channels(n, bias, len(axes)), n.attr("epsilon", 1e-5))
+    return _normalise(
+        n, x, axes, _channels(n, scale, len(axes)), _channels(n, bias, len(axes)), n.attr("epsilon", 1e-5)
+    )
 
 
 def _normalise(n: NodeContext, x: Any, axes: list[int], scale: Any, bias: Any, eps: float) -> Any:
@@ -297,7 +299,9 @@ def resize(n: NodeContext, x: Any, roi: Any = None, scales: Any = None, sizes: A
     coordinates = n.attr("coordinate_transformation_mode", "half_pixel")
     rounding = n.attr("nearest_mode", "round_prefer_floor")
     n.attr("exclude_outside", 0)
-    return _resize(n, x, n.attr("mode", "nearest"), target, factors, coordinates, rounding, n.attr("cubic_coeff_a", -0.75))
+    return _resize(
+        n, x, n.attr("mode", "nearest"), target, factors, coordinates, rounding, n.attr("cubic_coeff_a", -0.75)
+    )
 
 
 def _spread(n: NodeContext, x: Any, axes: list[int], factors: Any, target: Any) -> Any:
@@ -351,7 +355,9 @@ def _image(n: NodeContext, x: Any, mode: str, size: Any, coordinates: str, round
                  "round_prefer_ceil": "round_prefer_ceil"}  # fmt: skip
     known = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
     if mode not in methods or rounding not in roundings or coordinates not in known:
-        raise n.unsupported(f"mode {mode!r} with coordinates {coordinates!r} and rounding {rounding!r} is not supported")
+        raise n.unsupported(
+            f"mode {mode!r} with coordinates {coordinates!r} and rounding {rounding!r} is not supported"
+        )
     return n.op(
         "image.resize2d", x, n.shape_expr(size), layout="NCHW", method=methods[mode],
         coordinate_transformation_mode=coordinates, rounding_method=roundings[rounding] if mode == "nearest" else "",

@@ -64,7 +64,7 @@ def reshape(n: NodeContext, x: Any, shape: Any) -> Any:
 
 
 def _is(d: Any, value: int) -> bool:
-    return isinstance(d, (int, float)) and int(d) == value or isinstance(d, IntImm) and d.value == value
+    return (isinstance(d, (int, float)) and int(d) == value) or (isinstance(d, IntImm) and d.value == value)
 
 
 def _rest(n: NodeContext, old: Any, others: Any) -> Any:
