@@ -673,7 +673,7 @@ def _widen(w: ExprWriter, value: str, n: int, m: int, base: str) -> str:
 def _call(w: ExprWriter, e: E.Call) -> str:
     if isinstance(e.op, GlobalVar):
         return w.call_function(e.op, e)  # type: ignore[attr-defined]
-    from tilewright.backends.llvm.intrinsics import INTRINSICS
+    from tilewright.backends.llvm.math import INTRINSICS
 
     assert isinstance(e.op, Op)
     handler = INTRINSICS.get(e.op.name)
