@@ -1,3 +1,19 @@
-"""Analyses of the loop IR."""
+"""Analyses of the loop IR: regions touched, work, lifetimes, unbound variables."""
 
-from tilewright.tir.analysis.regions import RegionUnion
+from tilewright.tir.analysis.basic import (
+    buffer_lifetimes,
+    detect_buffer_access_lca,
+    estimate_tir_flops,
+    expr_deep_equal,
+    has_side_effect,
+    undefined_vars,
+)  # fmt: skip
+from tilewright.tir.analysis.regions import (
+    RegionUnion,
+    accesses,
+    detect_access,
+    get_block_access_region,
+    get_block_read_write_region,
+    relax_range,
+)  # fmt: skip
+from tilewright.tir.verify import verify_well_formed
