@@ -15,7 +15,7 @@ What inference has to assume of symbolic dimensions (see relax/dims.py) is emitt
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 from tilewright.ir.module import BaseFunc, IRModule
@@ -205,23 +205,37 @@ class BlockBuilder:
         frame.is_pure = is_pure
         for p in frame.params or ():
             frame.names[p.name_hint] = 0
+        with self._open(frame):
+            yield
+            self._finish_function(frame)
+
+    @contextmanager
+    def _open(self, frame: _FunctionFrame) -> Generator[None]:
         self._function.append(frame)
         self._scopes.append(_Scope(Assumptions()))
         BlockBuilder._stack.append(self)
         try:
             yield
-            self._finish_function(frame)
         finally:
             BlockBuilder._stack.pop()
             self._scopes.pop()
             self._function.pop()
+
+    @contextmanager
+    def rewriting(self, f: Function) -> Generator[None]:
+        """Within, the body of `f` is built anew: its names are taken. `close_scope` gives the new body."""
+        frame = _FunctionFrame("", f.params, f.attrs, True)
+        for name in _names_in(f):
+            frame.names[name] = 0
+        with self._open(frame):
+            yield
 
     def _finish_function(self, frame: _FunctionFrame) -> None:
         if frame.output is None:
             raise CompileError.at(
                 "TW0210", f"function {frame.name!r} has no result", hint="call emit_func_output at its end"
             )
-        func = self._make_function(frame, self._close_scope(frame.output))
+        func = self._make_function(frame, self.close_scope(frame.output))
         if not frame.private:
             func = func.with_attr("global_symbol", frame.name)
         found = self._mod.find_global_var(frame.name)
@@ -235,33 +249,43 @@ class BlockBuilder:
         si = FuncStructInfo(infos, ret, frame.is_pure)
         return Function(params, body, ret, frame.is_pure, frame.attrs, struct_info=si)
 
-    def _close_scope(self, body: Expr) -> SeqExpr:
+    def close_scope(self, body: Expr) -> SeqExpr:
+        """The blocks of the scope that is open (a function's body, a branch), with their value."""
         scope = self._scopes[-1]
         scope.close_block()
         return SeqExpr(tuple(scope.blocks), body, struct_info=body.struct_info)
 
-    @contextmanager
-    def dataflow(self) -> Generator[None]:
+    def dataflow(self) -> AbstractContextManager[None]:
         """Within, bindings go to one dataflow block; `emit_output` makes those that are seen behind it."""
+        return self.block(True)
+
+    @contextmanager
+    def block(self, dataflow: bool) -> Generator[None]:
+        """Within, bindings go to one block."""
         scope = self._scopes[-1]
         scope.close_block()
-        scope.dataflow = True
+        outer, scope.dataflow = scope.dataflow, dataflow
         try:
             yield
             scope.close_block()
         finally:
-            scope.dataflow = False
+            scope.dataflow = outer
+
+    @contextmanager
+    def scope(self) -> Generator[None]:
+        """Within, bindings go to a sequence of its own (a branch), which `close_scope` gives."""
+        inner = Assumptions()
+        inner.known = set(self._scopes[-1].assumptions.known)
+        self._scopes.append(_Scope(inner))
+        try:
+            yield
+        finally:
+            self._scopes.pop()
 
     def seq_expr(self, build: Callable[[], Any]) -> SeqExpr:
         """What `build` emits and returns, as a SeqExpr of its own: a branch of an If."""
-        outer = self._scopes[-1].assumptions
-        inner = Assumptions()
-        inner.known = set(outer.known)
-        self._scopes.append(_Scope(inner))
-        try:
-            return self._close_scope(self.normalize(convert(build())))
-        finally:
-            self._scopes.pop()
+        with self.scope():
+            return self.close_scope(self.normalize(convert(build())))
 
     def emit_if(
         self, cond: Any, true_branch: Callable[[], Any], false_branch: Callable[[], Any], name_hint: str = ""
@@ -286,7 +310,7 @@ class BlockBuilder:
         return self._bind(expr, name_hint, False)
 
     def _bind(self, expr: Expr, name_hint: str, local: bool) -> Var:
-        value = self._normal(expr)
+        value = self.normal(expr)
         name = self.get_unique_name(name_hint or ("lv" if local else "gv"))
         var = make_var(name, value.struct_info, local, expr.span)
         self._bound[var] = value
@@ -351,7 +375,7 @@ class BlockBuilder:
             return expr
         return self.emit(expr)
 
-    def _normal(self, expr: Any) -> Any:
+    def normal(self, expr: Any) -> Any:
         """`expr` as a binding's value: its operands are leaves and its struct info is known."""
         if isinstance(expr, Call):
             args = tuple(self.normalize(a) for a in expr.args)
@@ -379,7 +403,7 @@ class BlockBuilder:
             for block in expr.blocks:
                 for binding in block.bindings:
                     self.emit_normalized(binding)
-            return self._normal(expr.body)
+            return self.normal(expr.body)
         return expr
 
     @staticmethod
@@ -444,6 +468,24 @@ class BlockBuilder:
         """Bind `call_te(func, ...)`; keyword `name_hint` names the variable."""
         name_hint = kwargs.pop("name_hint", "")
         return self.emit(self.call_te(func, *args, **kwargs), name_hint)
+
+
+def _names_in(f: Function) -> set[str]:
+    """The names of all variables that a function binds."""
+    found = {p.name_hint for p in f.params}
+
+    def visit(s: Any) -> None:
+        if not isinstance(s, SeqExpr):
+            return
+        for block in s.blocks:
+            for b in block.bindings:
+                found.add(b.var.name_hint)
+                if isinstance(b, VarBinding) and isinstance(b.value, If):
+                    visit(b.value.true_branch)
+                    visit(b.value.false_branch)
+
+    visit(f.body)
+    return found
 
 
 def _know(e: Any, struct_info: StructInfo) -> Any:

@@ -20,7 +20,7 @@ from tilewright.arith.expr import IntImm, PrimExpr
 from tilewright.support.diagnostics import CompileError
 
 __all__ = [
-    "Assumptions", "as_int", "as_ints", "collect_assumptions", "difference", "is_static", "prove_equal", "require_equal",
+    "Assumptions", "as_int", "as_ints", "collect_assumptions", "difference", "dim_key", "is_static", "prove_equal", "require_equal",
     "same_shape", "shape_product", "show_dim", "show_shape", "simplify_dim",
 ]  # fmt: skip
 
@@ -248,6 +248,13 @@ def _rebuild(p: Poly) -> PrimExpr:
         else:
             total = total + term if c > 0 else total - term
     return total if total is not None else IntImm("int64", 0)
+
+
+def dim_key(e: Any) -> Any:
+    """Something hashable that provably equal dimensions share."""
+    if isinstance(e, int):
+        return e
+    return e.value if isinstance(e, IntImm) else _key(polynomial(e))
 
 
 def simplify_dim(e: Any) -> PrimExpr:
