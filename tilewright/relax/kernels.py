@@ -8,13 +8,14 @@ is no parameter: its value is written into the kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.arith import expr as E
 from tilewright.arith.expr import PrimExpr
 from tilewright.ir.node import Node, replace, walk
 from tilewright.relax import ir as R
 from tilewright.relax.calls import call_tir
+from tilewright.relax.dims import dim_key
 from tilewright.relax.op import Op
 from tilewright.relax.struct_info import (
     ShapeStructInfo,
@@ -126,6 +127,12 @@ def call_te(bb: BlockBuilder, func: Callable[..., Any], args: Sequence[Any], kwa
     """See BlockBuilder.call_te."""
     from tilewright.te import create_prim_func
 
+    key, tensors_given = _signature(func, args, kwargs)
+    memo = bb.kernel_memo.get(key) if key is not None else None
+    if memo is not None and memo.gv in bb.get().functions:
+        inputs = [bb.normalize(tensors_given[i]) for i in memo.inputs]
+        return call_tir(memo.gv, inputs, memo.out, memo.symbols)
+
     options = dict(kwargs)
     name = options.pop("primfunc_name_hint", None) or kernel_name(func)
     attrs = options.pop("primfunc_attrs", None)
@@ -153,8 +160,56 @@ def call_te(bb: BlockBuilder, func: Callable[..., Any], args: Sequence[Any], kwa
         infos[0] if len(infos) == 1 and not isinstance(outs, (list, tuple)) else TupleStructInfo(tuple(infos))
     )
     used = [v for v in scalars if v in made.params]
-    inputs = [bb.normalize(x) for x in operands.inputs]
-    return call_tir(gv, inputs, out, tuple(back[v] for v in used))
+    symbols = tuple(back[v] for v in used)
+    if key is not None:
+        where = {id(x): i for i, x in reversed(list(enumerate(tensors_given)))}
+        places = [where.get(id(x)) for x in operands.inputs]
+        if None not in places:
+            bb.kernel_memo[key] = _Memo(gv, [i for i in places if i is not None], out, symbols, func)
+    return call_tir(gv, [bb.normalize(x) for x in operands.inputs], out, symbols)
+
+
+class _Memo(NamedTuple):
+    """A kernel made before: what it is called with (places among the operands' tensors), what it gives."""
+
+    gv: R.GlobalVar
+    inputs: list[int]
+    out: StructInfo
+    symbols: tuple[PrimExpr, ...]
+    func: Any
+
+
+def _signature(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[R.Expr]]:
+    """What the kernel of an operator depends on, hashable (None: do not share), and the tensors among the operands."""
+    op = getattr(func, "__self__", None)
+    tensors: list[R.Expr] = []
+    if not isinstance(op, Op):
+        return None, tensors
+    try:
+        key = (type(op), op, func.__name__, *(_sign(a, tensors) for a in args), *sorted((k, str(v)) for k, v in kwargs.items()))
+        hash(key)
+    except TypeError:
+        return None, tensors
+    return key, tensors
+
+
+def _sign(x: Any, tensors: list[R.Expr]) -> Any:
+    if isinstance(x, R.ShapeExpr):
+        return ("shape", *(dim_key(d) for d in x.values))
+    if isinstance(x, R.PrimValue):
+        value = getattr(x.value, "value", None)
+        return ("prim", x.value.dtype, dim_key(x.value) if value is None else repr(value))
+    if isinstance(x, R.Tuple):
+        return ("tuple", *(_sign(f, tensors) for f in x.fields))
+    if isinstance(x, R.StringImm):
+        return x.value
+    si = getattr(x, "struct_info", None)
+    if not isinstance(x, (R.Var, R.Constant)) or not isinstance(si, TensorStructInfo) or si.shape is None:
+        raise TypeError
+    same = next((i for i, t in enumerate(tensors) if t is x), len(tensors))
+    tensors.append(x)
+    value = x.data.tobytes() if isinstance(x, R.Constant) and x.data.size == 1 else None
+    return ("tensor", si.dtype, same, value, *(dim_key(d) for d in si.shape))
 
 
 def _drop_unused(f: Any, scalars: Sequence[E.Var]) -> Any:
