@@ -133,11 +133,14 @@ def is_call_packed(e: Any) -> bool:
     return isinstance(e, Call) and isinstance(e.op, (CallPacked, CallPurePacked))
 
 
-def is_impure(e: Any) -> bool:
-    """May evaluating this have effects? Calls of registered functions and of functions not known to be pure have."""
+def is_impure(e: Any, mod: Any = None) -> bool:
+    """May evaluating this have effects? Calls of registered functions have, and of functions that say they are not pure."""
     if not isinstance(e, Call):
         return False
     if isinstance(e.op, Op):
         return isinstance(e.op, (CallPacked, CallTIRInplace)) or bool(getattr(e.op, "impure", False))
+    if isinstance(e.op, GlobalVar):
+        target = mod.functions.get(e.op) if mod is not None else None
+        return not getattr(target, "is_pure", True)
     si = getattr(e.op, "struct_info", None)
     return not getattr(si, "purity", False)

@@ -209,13 +209,13 @@ class _Evaluator:
         return arrays, isinstance(si, TupleStructInfo)
 
     def kernel(self, e: R.Call) -> Any:
-        from tilewright.tir.interp import run
+        from tilewright.tir.interp import interpret
 
         f = self.mod[e.args[0]]  # pyright: ignore[reportArgumentType]
         inputs: Any = self.value(e.args[1])
         scalars = self.value(e.args[2]) if len(e.args) > 2 else ()
         outs, many = self.outputs(e)
-        run(f, *(np.array(a, order="C") for a in inputs), *outs, *scalars)
+        interpret(f, *(np.array(a, order="C") for a in inputs), *outs, *scalars)
         return tuple(outs) if many else outs[0]
 
     def packed(self, e: R.Call) -> Any:

@@ -186,7 +186,13 @@ def _signature(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tup
     if not isinstance(op, Op):
         return None, tensors
     try:
-        key = (type(op), op, func.__name__, *(_sign(a, tensors) for a in args), *sorted((k, str(v)) for k, v in kwargs.items()))
+        key = (
+            type(op),
+            op,
+            func.__name__,
+            *(_sign(a, tensors) for a in args),
+            *sorted((k, str(v)) for k, v in kwargs.items()),
+        )
         hash(key)
     except TypeError:
         return None, tensors

@@ -144,7 +144,7 @@ class _Verifier:
 
     def value(self, e: Any, name: str, dataflow: bool) -> None:
         if isinstance(e, Call):
-            if dataflow and is_impure(e):
+            if dataflow and is_impure(e, self.mod):
                 self.fail(f"{name} calls something with effects in a dataflow block", e.span)
             if isinstance(e.op, GlobalVar) and e.op not in self.mod.functions:
                 self.fail(f"{name} calls {e.op.name_hint}, which the module does not have", e.span)
@@ -171,7 +171,11 @@ class _Verifier:
     def operand(self, e: Any, what: str) -> None:
         if isinstance(e, Var):
             if e not in self.visible:
-                why = "outside of its dataflow block" if e in self.ever and isinstance(e, DataflowVar) else "before it is bound"
+                why = (
+                    "outside of its dataflow block"
+                    if e in self.ever and isinstance(e, DataflowVar)
+                    else "before it is bound"
+                )
                 self.fail(f"{what} uses {e.name_hint} {why}", e.span)
         elif isinstance(e, Tuple):
             for f in e.fields:
@@ -182,4 +186,7 @@ class _Verifier:
             if e not in self.mod.functions:
                 self.fail(f"{what} refers to {e.name_hint}, which the module does not have")
         elif not is_leaf(e):
-            self.fail(f"{what} is a nested {type(e).__name__}; operands have to be bound to variables", getattr(e, "span", None))
+            self.fail(
+                f"{what} is a nested {type(e).__name__}; operands have to be bound to variables",
+                getattr(e, "span", None),
+            )

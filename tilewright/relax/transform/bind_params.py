@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith.expr import IntImm, PrimExpr, Var as Symbol
+from tilewright.arith.expr import IntImm, PrimExpr
+from tilewright.arith.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.ir.passes import Pass, PassContext
@@ -44,7 +45,8 @@ def _check(p: Var, value: Any, symbols: dict[Symbol, PrimExpr]) -> None:
                 fits = fits and as_int(d) in (None, n)
     if not fits:
         raise CompileError.at(
-            "TW0213", f"the parameter {p.name_hint} is {describe(si)}; it cannot be bound to {data.dtype} of shape {data.shape}"
+            "TW0213",
+            f"the parameter {p.name_hint} is {describe(si)}; it cannot be bound to {data.dtype} of shape {data.shape}",
         )
 
 

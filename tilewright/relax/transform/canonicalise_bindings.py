@@ -7,7 +7,16 @@ from typing import Any
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.ir.passes import PassContext, pass_
-from tilewright.relax.ir import BindingBlock, DataflowBlock, DataflowVar, MatchCast, Tuple, TupleGetItem, Var, VarBinding
+from tilewright.relax.ir import (
+    BindingBlock,
+    DataflowBlock,
+    DataflowVar,
+    MatchCast,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
 from tilewright.relax.rewrite import GraphMutator
 from tilewright.relax.struct_info import sinfo_equal, subsumes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.arith.expr import FloatImm, IntImm
 from tilewright.ir.module import IRModule
 from tilewright.ir.passes import PassContext, pass_
 from tilewright.relax.calls import is_impure
@@ -26,7 +27,6 @@ from tilewright.relax.ir import (
 )
 from tilewright.relax.rewrite import GraphMutator
 from tilewright.relax.struct_info import sinfo_equal
-from tilewright.arith.expr import FloatImm, IntImm
 
 __all__ = ["cse"]
 
@@ -77,7 +77,7 @@ class _CSE(GraphMutator):
         if isinstance(e, (Var, GlobalVar)):
             return e
         if isinstance(e, Call):
-            if is_impure(e):
+            if is_impure(e, self.mod):
                 return None
             try:
                 hash(e.op)

@@ -56,7 +56,9 @@ class _Sweep:
                     self.used.update(vars_in(b.value))
                 kept.append(b)
             if kept:
-                blocks.append(block if len(kept) == len(block.bindings) and not changed else replace(block, bindings=kept[::-1]))
+                blocks.append(
+                    block if len(kept) == len(block.bindings) and not changed else replace(block, bindings=kept[::-1])
+                )
             else:
                 changed = True
         return replace(s, blocks=blocks[::-1]) if changed else s

@@ -88,7 +88,7 @@ class _Folder(GraphMutator):
         self.shapes = ShapeValues()
 
     def call(self, call: Call, var: Var) -> Expr:
-        if not isinstance(call.op, Op) or is_impure(call):
+        if not isinstance(call.op, Op) or is_impure(call, self.mod):
             return call
         found = evaluate_call(call.op, call.args, call.struct_info)
         if found is None:

@@ -24,7 +24,7 @@ from tilewright.ir.passes import PassContext, pass_
 from tilewright.relax.block_builder import BlockBuilder
 from tilewright.relax.build import make_var
 from tilewright.relax.calls import is_call_tir
-from tilewright.relax.dims import dim_key, as_ints
+from tilewright.relax.dims import as_ints, dim_key
 from tilewright.relax.ir import (
     Binding,
     BindingBlock,
@@ -111,7 +111,9 @@ class _Fuser:
         inside: dict[Var, int] = {}
         for i, b in enumerate(block.bindings):
             value: Any = getattr(b, "value", None)
-            fusable = isinstance(b, VarBinding) and is_call_tir(value) and isinstance(b.var.struct_info, TensorStructInfo)
+            fusable = (
+                isinstance(b, VarBinding) and is_call_tir(value) and isinstance(b.var.struct_info, TensorStructInfo)
+            )
             pattern = self.pattern(value.args[0]) if fusable else None
             node = _Node(i, b, pattern.kind if pattern else K.OPAQUE, pattern)
             self.nodes.append(node)
@@ -197,7 +199,11 @@ class _Fuser:
             members |= g.members
         anchors = [g.anchor for g in (group, *groups.values()) if g.anchor is not None]
         out = self.groups[dominator[0]].out
-        if len(anchors) > 1 or len(members) > MAX_MEMBERS or not self.allowed(members, out, anchors[0] if anchors else None):
+        if (
+            len(anchors) > 1
+            or len(members) > MAX_MEMBERS
+            or not self.allowed(members, out, anchors[0] if anchors else None)
+        ):
             return None
         made = _Group(members, out, anchors[0] if anchors else None)
         for i in members:
@@ -323,7 +329,9 @@ def _grows(producer: Any, consumer: Any) -> bool:
         return False
     a, b = as_ints(producer.shape), as_ints(consumer.shape)
     if a is None or b is None:
-        return sorted(map(str, map(dim_key, producer.shape or ()))) != sorted(map(str, map(dim_key, consumer.shape or ())))
+        return sorted(map(str, map(dim_key, producer.shape or ()))) != sorted(
+            map(str, map(dim_key, consumer.shape or ()))
+        )
     total_a, total_b = 1, 1
     for d in a:
         total_a *= d
@@ -373,9 +381,7 @@ class _Rewriter:
         if not isinstance(b, VarBinding) or not isinstance(b.value, If):
             return b
         e = b.value
-        branches = [
-            self.sequence(s, uses) if isinstance(s, SeqExpr) else s for s in (e.true_branch, e.false_branch)
-        ]
+        branches = [self.sequence(s, uses) if isinstance(s, SeqExpr) else s for s in (e.true_branch, e.false_branch)]
         if branches[0] is e.true_branch and branches[1] is e.false_branch:
             return b
         return replace(b, value=replace(e, true_branch=branches[0], false_branch=branches[1]))

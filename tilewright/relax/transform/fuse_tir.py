@@ -205,5 +205,3 @@ def fuse_tir(mod: IRModule, ctx: PassContext) -> IRModule:
     # names of groups are free for the kernels made of them
     fused.bb._global_names.difference_update(g.name_hint for g in groups)
     return fused.run().without(*groups)
-
-

@@ -14,7 +14,7 @@ from tilewright.ir.node import replace
 from tilewright.ir.passes import Pass, PassContext
 from tilewright.relax.block_builder import BlockBuilder
 from tilewright.relax.calls import CallDPSPacked, CallPacked, CallPurePacked, CallTIR, CallTIRInplace
-from tilewright.relax.dims import collect_assumptions, difference, Assumptions
+from tilewright.relax.dims import Assumptions, collect_assumptions, difference
 from tilewright.relax.ir import Call, Expr, Var
 from tilewright.relax.op import Op
 from tilewright.relax.rewrite import GraphMutator

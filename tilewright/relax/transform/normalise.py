@@ -8,6 +8,8 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.ir.passes import PassContext, pass_
 from tilewright.relax.block_builder import is_leaf
+from tilewright.relax.build import make_var
+from tilewright.relax.calls import is_impure
 from tilewright.relax.ir import (
     Call,
     DataflowBlock,
@@ -19,7 +21,6 @@ from tilewright.relax.ir import (
     Var,
     VarBinding,
 )
-from tilewright.relax.calls import is_impure
 from tilewright.relax.rewrite import GraphMutator
 
 __all__ = ["convert_to_dataflow", "normalise"]
@@ -40,7 +41,7 @@ class _Normaliser(GraphMutator):
             return self.operand(e.body)
         if isinstance(e, TupleGetItem):
             return replace(e, tuple_value=self.operand(e.tuple_value), struct_info=None)
-        return self.value(e, Var("", None))
+        return self.value(e, make_var("", None))
 
     def value(self, e: Any, var: Var) -> Any:
         if isinstance(e, Call):
@@ -58,7 +59,9 @@ class _Normaliser(GraphMutator):
         if isinstance(e, If):
             if e.struct_info is None or not all(isinstance(b, SeqExpr) for b in (e.true_branch, e.false_branch)):
                 self.changed = True
-                e = replace(e, true_branch=self.inner(e.true_branch), false_branch=self.inner(e.false_branch), struct_info=None)
+                e = replace(
+                    e, true_branch=self.inner(e.true_branch), false_branch=self.inner(e.false_branch), struct_info=None
+                )
                 return self.bb.normal(replace(e, cond=self.operand(e.cond)))
             return super().value(e, var)
         if isinstance(e, SeqExpr):
@@ -124,5 +127,3 @@ def convert_to_dataflow(f: Function, ctx: PassContext) -> Function:
     if len(blocks) == len(f.body.blocks) and all(type(a) is type(b) for a, b in zip(blocks, f.body.blocks)):
         return f
     return replace(f, body=replace(f.body, blocks=tuple(blocks)))
-
-

@@ -44,7 +44,9 @@ _CHEAP_CALLS = frozenset(
      "tir.shift_right", "tir.fabs", "tir.abs", "tir.reinterpret", "tir.fma"]
 )  # fmt: skip
 _PURE_PREFIX = "tir."
-_IMPURE = frozenset(["tir.call_extern", "tir.call_packed", "tir.tvm_call_packed", "tir.call_llvm_intrin", "tir.tw_raise"])
+_IMPURE = frozenset(
+    ["tir.call_extern", "tir.call_packed", "tir.tvm_call_packed", "tir.call_llvm_intrin", "tir.tw_raise"]
+)
 
 
 @dataclass
@@ -161,7 +163,11 @@ def _is_one(iv: IterVar) -> bool:
 
 
 def _access(
-    load: BufferLoad, store: BufferStore, written: list[E.Var], spatial: dict[E.Var, IterVar], reduce_: dict[E.Var, IterVar]
+    load: BufferLoad,
+    store: BufferStore,
+    written: list[E.Var],
+    spatial: dict[E.Var, IterVar],
+    reduce_: dict[E.Var, IterVar],
 ) -> OpPatternKind:
     order: list[E.Var] = []
     plain = True

@@ -86,9 +86,7 @@ def _not_negative(e: PrimExpr) -> bool:
 
 
 def _extreme(pick: Callable[..., Any], build: Callable[..., PrimExpr]) -> Callable[[Any, Any], Any]:
-    return lambda a, b: (
-        build(_wide(a), _wide(b)) if isinstance(a, PrimExpr) or isinstance(b, PrimExpr) else pick(a, b)
-    )
+    return lambda a, b: build(_wide(a), _wide(b)) if isinstance(a, PrimExpr) or isinstance(b, PrimExpr) else pick(a, b)
 
 
 def _compare(test: Callable[[int], bool]) -> Callable[[Any, Any], Any]:

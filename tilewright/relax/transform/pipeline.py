@@ -1,0 +1,37 @@
+"""The list of graph passes: from operators to a `main` of kernel calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.passes import Pass
+from tilewright.relax.transform.canonicalise_bindings import canonicalise_bindings
+from tilewright.relax.transform.cse import cse
+from tilewright.relax.transform.dead_code import dead_code
+from tilewright.relax.transform.fold_constant import fold_constant
+from tilewright.relax.transform.fuse_ops import fuse_ops
+from tilewright.relax.transform.fuse_tir import fuse_tir
+from tilewright.relax.transform.legalise import legalise
+from tilewright.relax.transform.normalise import normalise
+from tilewright.relax.transform.op_pattern import annotate_op_pattern
+
+__all__ = ["graph_pipeline"]
+
+
+def graph_pipeline(target: Any = None) -> list[Pass]:
+    """The passes in order for `target` (its vector width decides how weights are packed)."""
+    del target
+    return [
+        normalise,
+        fold_constant,
+        canonicalise_bindings,
+        cse,
+        dead_code,
+        legalise,
+        fold_constant,
+        canonicalise_bindings,
+        annotate_op_pattern,
+        fuse_ops,
+        fuse_tir,
+        dead_code,
+    ]
