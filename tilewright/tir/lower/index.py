@@ -330,6 +330,10 @@ class IndexSpace:
         quotient, rest = self.divide(p, q)
         if not rest or self._below(rest, q):
             return quotient
+        inner = self._lone_atom(rest)
+        if n is not None and n > 0 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm) and inner.b.value > 0:
+            more = self.floordiv(self.poly(inner.a), {(): inner.b.value * n}, dtype)
+            return self.sum(quotient, more)
         if n is not None and n > 0:
             lo, hi = self.bounds(rest)
             if lo is not None and hi is not None and lo // n == hi // n:
@@ -365,6 +369,34 @@ class IndexSpace:
             if lo is not None and hi is not None and lo // n == hi // n:
                 return self.sum(rest, {(): -(lo // n) * n} if lo // n else {})
         return self._atomic(floormod(self.expr(rest, dtype), self.expr(q, dtype)))
+
+    def _lone_atom(self, p: Poly) -> PrimExpr | None:
+        """The atom that the polynomial is, if it is one."""
+        if len(p) == 1:
+            ((mono, c),) = p.items()
+            if c == 1 and len(mono) == 1:
+                return self.atoms[mono[0]]
+        return None
+
+    def recombine(self, p: Poly) -> Poly:
+        """`(x // n)*n*k + (x % n)*k` is `x*k`: what flattening makes of a reshape."""
+        for mono, k in p.items():
+            for a in mono:
+                e = self.atoms[a]
+                if not isinstance(e, FloorMod):
+                    continue
+                x, n = self.poly(e.a), self.poly(e.b)
+                q = self.floordiv(x, n, e.dtype)
+                if len(q) != 1 or len(n) != 1:
+                    continue
+                others = list(mono)
+                others.remove(a)
+                ((mq, cq),), ((mn, cn),) = q.items(), n.items()
+                whole = tuple(sorted((*others, *mq, *mn)))
+                if cq == 1 and p.get(whole) == k * cn:
+                    left = {m: c for m, c in p.items() if m not in (whole, mono)}
+                    return self.recombine(self.sum(left, self.product(x, {tuple(others): k})))
+        return p
 
     def _atomic(self, e: PrimExpr) -> Poly:
         if isinstance(e, IntImm):

@@ -204,7 +204,7 @@ class _Settle:
             return Ramp(self.index(e.base), self.index(e.stride), e.lanes)
         if dt.lanes(e.dtype) > 1:
             return self.value(e)
-        return self.address(self.space.poly(e))
+        return self.address(self.space.recombine(self.space.poly(e)))
 
     # ---- expressions ---------------------------------------------------------------------------------------------------
 
