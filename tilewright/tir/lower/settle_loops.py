@@ -100,6 +100,8 @@ class _Settle:
         self.space.rewrite = self.children
         self.scopes: list[_Scope] = []
         self.depths: dict[Var, int] = {}
+        self.renamed: dict[Var, Var] = {}
+        """Let variables, made anew so that each is bound once however often its statement is copied."""
         self.guard = 0
         """The depth of the innermost branch: loads may not be moved above it."""
         self.inside = 0
@@ -216,7 +218,7 @@ class _Settle:
         if isinstance(e, Var):
             stands = self.space.values.get(e)
             if stands is None:
-                return e
+                return self.renamed.get(e, e)
             found = self.address(stands)
             return cast(found, e.dtype)
         if not isinstance(e, PrimExpr) or e.identity or not e.node_fields:
@@ -247,13 +249,20 @@ class _Settle:
     def let(self, e: Let) -> PrimExpr:
         value = self.value(e.value)
         if self.inside == 0:
-            var = Var(e.var.name, e.var.dtype)
-            self.depths[var] = self.depth
-            self.scopes[-1].items.append((var, value))
-            self.space.values[e.var] = {(self.space.atom(var),): 1}
+            self.rename(e.var, value)
             return self.value(e.body)
         self.depths[e.var] = _NEVER
         return Let(e.var, value, self.value(e.body))
+
+    def rename(self, old: Var, value: PrimExpr) -> None:
+        """Bind `value` here to a new variable that stands for `old` from now on."""
+        var = Var(old.name, value.dtype, old.type_annotation)
+        self.depths[var] = self.depth
+        self.scopes[-1].items.append((var, value))
+        if dt.is_int(var.dtype) and dt.lanes(var.dtype) == 1:
+            self.space.values[old] = {(self.space.atom(var),): 1}
+        else:
+            self.renamed[old] = var
 
     def branch(self, e: Call) -> PrimExpr:
         c = self.condition(e.args[0])
@@ -306,11 +315,7 @@ class _Settle:
         if plain:
             self.space.values[s.var] = self.space.poly(s.value)
         else:
-            value = self.value(s.value)
-            var = Var(s.var.name, s.var.dtype, s.var.type_annotation)
-            self.depths[var] = self.depth
-            self.scopes[-1].items.append((var, value))
-            self.space.values[s.var] = {(self.space.atom(var),): 1}
+            self.rename(s.var, self.value(s.value))
         self.stmt(s.body)
 
     def on_for(self, s: For) -> None:
