@@ -21,6 +21,9 @@ LAZY: dict[str, str] = {
     "host.info": "tilewright.backends.llvm.host:host_info",
     "runtime.pool": "tilewright.backends.llvm.pool:pool",
     "driver.cache": "tilewright.driver.cache:default",
+    "artifact.link": "tilewright.backends.llvm.artifact:link_in_process",
+    "artifact.write": "tilewright.backends.llvm.artifact:write",
+    "artifact.load": "tilewright.backends.llvm.artifact:load",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
 }
 """What a name stands for: `module:attribute`."""
