@@ -1,0 +1,37 @@
+"""The runtime: arrays, modules, executables, threads. A deployed model needs this and the JIT linker only."""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright.runtime.executable import Executable, load
+    from tilewright.runtime.module import Module, load_module
+    from tilewright.runtime.ndarray import NDArray, Tensor, array, cpu, cuda, device, empty, from_dlpack, tensor
+    from tilewright.runtime.registry import get_global_func, register_func, register_object, remove_global_func
+    from tilewright.runtime.signature import Param, Signature
+    from tilewright.runtime.threads import get_num_threads, set_num_threads
+    from tilewright.runtime.timing import BenchmarkResult
+
+_NAMES = {
+    "Executable": "executable", "load": "executable",
+    "Module": "module", "load_module": "module",
+    "NDArray": "ndarray", "Tensor": "ndarray", "Device": "ndarray", "array": "ndarray", "cpu": "ndarray", "cuda": "ndarray",
+    "device": "ndarray", "empty": "ndarray", "from_dlpack": "ndarray", "tensor": "ndarray",
+    "get_global_func": "registry", "register_func": "registry", "register_object": "registry", "remove_global_func": "registry",
+    "Param": "signature", "Signature": "signature",
+    "get_num_threads": "threads", "set_num_threads": "threads",
+    "BenchmarkResult": "timing",
+}  # fmt: skip
+_MODULES = ("executable", "module", "ndarray", "registry", "signature", "threads", "timing")
+__all__ = [*_NAMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        value = getattr(_import_module(f"tilewright.runtime.{_NAMES[name]}"), name)
+    elif name in _MODULES:
+        value = _import_module(f"tilewright.runtime.{name}")
+    else:
+        raise AttributeError(f"module 'tilewright.runtime' has no attribute {name!r}")
+    globals()[name] = value
+    return value

@@ -78,7 +78,9 @@ def repair(signature: Signature, args: Sequence[Any], error: BaseException) -> t
 
 def _scalar(p: Param, a: Any) -> Any:
     value = a.item() if hasattr(a, "item") and getattr(a, "shape", None) == () else a
-    if isinstance(value, (int, float, np.number)) and (dt.is_float(p.dtype) or not isinstance(value, (float, np.floating))):
+    if isinstance(value, (int, float, np.number)) and (
+        dt.is_float(p.dtype) or not isinstance(value, (float, np.floating))
+    ):
         return value
     raise TypeError(f"must be a number ({p.dtype}), got {_kind(a)}")
 
@@ -101,7 +103,9 @@ def _tensor(p: Param, a: Any, dims: dict[str, tuple[int, str]]) -> Any:
     got = str(a.dtype).removeprefix("torch.").removeprefix(">").removeprefix("<")
     got = a.dtype.name if isinstance(a, np.ndarray) else got
     if got != p.dtype:
-        raise TypeError(f"must be of dtype {p.dtype}, got {got}; convert it first, for example {_conversion(a, p.dtype)}")
+        raise TypeError(
+            f"must be of dtype {p.dtype}, got {got}; convert it first, for example {_conversion(a, p.dtype)}"
+        )
     _check_shape(p, tuple(int(d) for d in a.shape), dims, needs)
     if isinstance(a, np.ndarray):
         usable = a.flags.c_contiguous and a.flags.aligned and a.dtype.isnative
@@ -159,7 +163,7 @@ def converter(args: Sequence[Any]) -> Callable[[Any], Any] | None:
     The FFI returns torch tensors where it was given some. NDArrays among the arguments keep results NDArrays; else other
     libraries' arrays (by the array API's `__array_namespace__`) make theirs; else results become numpy arrays.
     """
-    if not args or type(args[0]) is np.ndarray and all(type(a) is np.ndarray for a in args):
+    if not args or (type(args[0]) is np.ndarray and all(type(a) is np.ndarray for a in args)):
         return _numpy
     from tilewright.runtime.ffi import ffi
 
@@ -170,7 +174,11 @@ def converter(args: Sequence[Any]) -> Callable[[Any], Any] | None:
     if any(isinstance(a, tensor) for a in args):
         return None
     for a in args:
-        if hasattr(a, "__dlpack__") and not isinstance(a, (np.ndarray, np.generic)) and hasattr(a, "__array_namespace__"):
+        if (
+            hasattr(a, "__dlpack__")
+            and not isinstance(a, (np.ndarray, np.generic))
+            and hasattr(a, "__array_namespace__")
+        ):
             from_dlpack: Callable[[Any], Any] = a.__array_namespace__().from_dlpack
             return from_dlpack
     return _numpy

@@ -12,7 +12,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-
 from tilewright.runtime import arguments
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import Module
@@ -104,5 +103,3 @@ def load(path: str | PathLike[str]) -> Executable:
     TW0704 and TW0705 for another machine; FileNotFoundError where there is none.
     """
     return Executable(resolve("artifact.load")(Path(path)))
-
-

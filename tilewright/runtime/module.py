@@ -1,7 +1,7 @@
 """Runtime modules: compiled functions by name, in this process.
 
-    mod = tvm.build(...);  mod["f"](a, b, c);  mod.time_evaluator("f", tvm.cpu(), number=10)(a, b, c).mean
-    mod.export_library("m.so");  tvm.runtime.load_module("m.so")["f"]
+mod = tvm.build(...);  mod["f"](a, b, c);  mod.time_evaluator("f", tvm.cpu(), number=10)(a, b, c).mean
+mod.export_library("m.so");  tvm.runtime.load_module("m.so")["f"]
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class Module:
 
     entry_name = "main"
 
-    def __init__(self, functions: Mapping[str, Any], artifact: Artifact, keep: Any = None, path: str | None = None) -> None:
+    def __init__(
+        self, functions: Mapping[str, Any], artifact: Artifact, keep: Any = None, path: str | None = None
+    ) -> None:
         self._functions = dict(functions)
         self.artifact = artifact
         self._keep = keep
@@ -78,6 +80,16 @@ class Module:
             name = self.entry_name if self.entry_name in self._functions else next(iter(self._functions))
         self.get_function(name)
         return Signature.from_json(name, self.artifact.entries[name])
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What compilation measured."""
+        return self.artifact.stats
+
+    @property
+    def signatures(self) -> dict[str, dict[str, Any]]:
+        """What every function takes and gives, as tables."""
+        return self.artifact.entries
 
     @property
     def function_names(self) -> list[str]:
@@ -169,7 +181,9 @@ class Module:
         written. Nothing half-written is left behind.
         """
         if options.get("fcompile") is not None:
-            raise ValueError("fcompile is not supported: the linkers ld, cc and ziglang's ld.lld are tried in this order")
+            raise ValueError(
+                "fcompile is not supported: the linkers ld, cc and ziglang's ld.lld are tried in this order"
+            )
         resolve("artifact.write")(self.artifact, Path(file_name))
 
     save = export_library

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["get_global_func", "list_global_func_names", "register_func", "remove_global_func"]
+__all__ = ["get_global_func", "list_global_func_names", "register_func", "register_object", "remove_global_func"]
 
 
 def register_func(func_name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
@@ -63,3 +63,10 @@ def list_global_func_names() -> list[str]:
     from tilewright.runtime.ffi import ffi
 
     return sorted(str(n) for n in ffi.registry.list_global_func_names())
+
+
+def register_object(type_key: Any = None) -> Any:
+    """Register a Python class as the face of an FFI object type: a decorator, with the type's key or bare."""
+    from tilewright.runtime.ffi import ffi
+
+    return ffi.register_object(type_key)

@@ -58,7 +58,9 @@ class Signature:
         """As a dictionary for machines."""
 
         def rows(params: Sequence[Param]) -> list[dict[str, Any]]:
-            return [{"name": p.name, "dtype": p.dtype, "shape": None if p.shape is None else list(p.shape)} for p in params]
+            return [
+                {"name": p.name, "dtype": p.dtype, "shape": None if p.shape is None else list(p.shape)} for p in params
+            ]
 
         return {
             "inputs": rows(self.inputs),
