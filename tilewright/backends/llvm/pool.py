@@ -70,7 +70,7 @@ def runtime_object(triple: str, *, library: bool = False) -> bytes:
         atfork = "pthread_atfork"
     text = runtime_text(triple, library=library, atfork=atfork)
     cache = resolve("driver.cache")()
-    key = cache.key("runtime", text, triple, str(ll.llvm_version_info), __version__)
+    key = cache.key("runtime 2", text, triple, str(ll.llvm_version_info), __version__)
     found = cache.get(key)
     if found is not None:
         return found.data
@@ -78,7 +78,7 @@ def runtime_object(triple: str, *, library: bool = False) -> bytes:
     module.verify()
     ll.initialize_all_targets()
     ll.initialize_all_asmprinters()
-    machine = ll.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic")
+    machine = ll.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic", codemodel="default")
     builder = ll.create_pass_builder(machine, ll.create_pipeline_tuning_options(speed_level=1))
     builder.getModulePassManager().run(module, builder)
     data: bytes = machine.emit_object(module)
