@@ -45,8 +45,8 @@ class Diagnostic:
 
 def render_span(span: Span) -> list[str]:
     """A span as ` --> file:line:column`, the line, and a line of carets under the range."""
-    if not span.line:
-        return [f" --> {span.source}"]
+    if not span.line:  # no place in a text: `text` describes it, such as a node of a model
+        return [f" --> {span.source}", *([f"  | {span.text}"] if span.text else [])]
     if span.text is not None:
         source_lines = span.text.splitlines()
         line = source_lines[span.line - 1] if span.line <= len(source_lines) else ""

@@ -16,12 +16,13 @@ from tilewright.arith.expr import IntImm, PrimExpr, SizeVar
 from tilewright.frontend.onnx.errors import failure, node_error, node_span
 from tilewright.frontend.onnx.node import NodeContext, Poison, Unsupported, Value
 from tilewright.frontend.onnx.reader import ModelSource, element_type, load, ordered, tensor_array
-from tilewright.frontend.onnx.registry import accepted_opsets, find_row
+from tilewright.frontend.onnx.registry import accepted_opsets, find_row, unsupported_operators
 from tilewright.frontend.onnx.symbolic import LIMIT, SYMBOLIC, Symbolic, evaluate
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.relax import ir as rx
 from tilewright.relax.block_builder import BlockBuilder
+from tilewright.relax.build import var
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.support.diagnostics import CompileError, Diagnostic
 
@@ -97,8 +98,8 @@ class Importer:
         }
         if self.keep_params:
             attrs["params"] = tuple(c.data for _, c in self.params)
-        var = module.get_global_var("main")
-        return module.with_({var: module[var].with_attr(attrs)})
+        main = module.get_global_var("main")
+        return module.with_({main: module[main].with_attr(attrs)})
 
     def report(self) -> None:
         """Raise what was collected so far."""
@@ -107,8 +108,6 @@ class Importer:
 
     def check_operators(self) -> None:
         """All operators without a row, with the names and number of their nodes, in one error (TW0308)."""
-        from tilewright.frontend.onnx.inspect import unsupported_operators
-
         missing = unsupported_operators(self.source)
         if missing:
             notes = tuple(
@@ -159,7 +158,7 @@ class Importer:
             )  # fmt: skip
         declared = [self.declared_dim(name, i, d) for i, d in enumerate(t.shape.dim)] if t.HasField("shape") else None
         shape = self.fixed(name, declared)
-        return rx.Var(name, struct_info=TensorStructInfo(tuple(shape), dtype, len(shape)))
+        return var(name, struct_info=TensorStructInfo(tuple(shape), dtype, len(shape)))
 
     def declared_dim(self, name: str, axis: int, dim: Any) -> int | str:
         """A dimension as the model says it: a number, or the name of a variable."""
@@ -241,9 +240,9 @@ class Importer:
         for t in graph.initializer:
             constant = self.constant(tensor_array(self.source, t))
             if self.keep_params and constant.data.size > 1 and constant.data.dtype.kind == "f":
-                var = rx.Var(t.name, struct_info=constant.struct_info)
-                self.params.append((var, constant))
-                self.values[t.name] = var
+                param = var(t.name, struct_info=constant.struct_info)
+                self.params.append((param, constant))
+                self.values[t.name] = param
             else:
                 self.values[t.name] = constant
         if len(graph.sparse_initializer):

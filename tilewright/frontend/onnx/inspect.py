@@ -1,4 +1,4 @@
-"""What a model holds, without converting it: for `tilewright inspect` and for the list of unsupported operators."""
+"""What a model holds: for `tilewright inspect`."""
 
 from __future__ import annotations
 
@@ -8,31 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.onnx.convert import Importer
+from tilewright.frontend.onnx.flops import count_flops
 from tilewright.frontend.onnx.reader import ModelSource, all_nodes, element_type, load
-from tilewright.frontend.onnx.registry import find_row
+from tilewright.frontend.onnx.registry import unsupported_operators
 from tilewright.support.diagnostics import CompileError
 
-__all__ = ["inspect_model", "unsupported_operators"]
-
-
-def unsupported_operators(source: ModelSource) -> dict[str, list[str]]:
-    """Operators without a row in the table, with the names of their nodes (those of subgraphs too)."""
-    missing: dict[str, list[str]] = {}
-    for node in all_nodes(source.graph):
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        if find_row(domain, node.op_type, source.opsets.get(domain, 1)) is None:
-            name = f"{domain}.{node.op_type}" if domain else str(node.op_type)
-            missing.setdefault(name, []).append(node.name or next((o for o in node.output if o), "?"))
-    return missing
+__all__ = ["inspect_model"]
 
 
 def inspect_model(model: Any, shape_dict: Mapping[str, Sequence[Any]] | None = None) -> dict[str, Any]:
-    """The facts of an ONNX model as plain data.
+    """The facts of an ONNX model as plain data (JSON holds it).
 
-    Keys: name, opset, opsets, inputs and outputs (lists of {name, dtype, shape}), operators ({name: count}), unsupported
-    ({name: node names}), parameters (elements of initialisers), parameter_bytes, nodes, flops (a multiply and an add are
-    two; None where the model cannot be imported; symbolic dimensions count as 1, and `flops_exact` says so), module (the
-    imported IRModule or None), errors (texts of what keeps it from being imported).
+    Keys: name, producer, opset, opsets, inputs and outputs (lists of {name, dtype, shape}), operators (a list of {op, count,
+    supported, nodes}; `nodes` names those that are not supported), nodes, parameters (elements of initialisers),
+    parameter_bytes, flops (a multiply and an add are two; None where the model cannot be imported), flops_partial
+    (unknown dimensions counted as 1), errors (texts of what keeps the model from being imported).
 
     Raises CompileError if the file itself cannot be read.
     """
@@ -40,6 +31,7 @@ def inspect_model(model: Any, shape_dict: Mapping[str, Sequence[Any]] | None = N
     nodes = list(all_nodes(source.graph))
     initialised = {t.name for t in source.graph.initializer}
     sizes = [int(np.prod(t.dims, dtype=np.int64)) for t in source.graph.initializer]
+    missing = unsupported_operators(source)
     counts = Counter(f"{n.domain}.{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type for n in nodes)
     facts: dict[str, Any] = {
         "name": source.name,
@@ -48,26 +40,24 @@ def inspect_model(model: Any, shape_dict: Mapping[str, Sequence[Any]] | None = N
         "opsets": dict(source.opsets),
         "inputs": [_value(source, v) for v in source.graph.input if v.name not in initialised],
         "outputs": [_value(source, v) for v in source.graph.output],
-        "operators": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
-        "unsupported": unsupported_operators(source),
+        "operators": [
+            {"op": op, "count": count, "supported": op not in missing, "nodes": missing.get(op, [])}
+            for op, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        ],
         "nodes": len(nodes),
         "parameters": sum(sizes),
         "parameter_bytes": sum(s * _item_bytes(t.data_type) for s, t in zip(sizes, source.graph.initializer)),
         "flops": None,
-        "flops_exact": False,
-        "module": None,
+        "flops_partial": False,
         "errors": [],
     }
-    from tilewright.frontend.onnx.convert import Importer
-
     try:
-        facts["module"] = Importer(source, dict(shape_dict or {}), None).run()
+        module = Importer(source, dict(shape_dict or {}), None).run()
     except CompileError as error:
         facts["errors"] = [d.render() for d in error.diagnostics]
         return facts
-    from tilewright.frontend.onnx.flops import count_flops
-
-    facts["flops"], facts["flops_exact"] = count_flops(facts["module"])
+    facts["flops"], exact = count_flops(module)
+    facts["flops_partial"] = not exact
     return facts
 
 
@@ -81,7 +71,7 @@ def _value(source: ModelSource, value: Any) -> dict[str, Any]:
         dtype = element_type(source, t.elem_type, value.name)
     except CompileError:
         dtype = "unsupported"
-    shape: list[int | str] | None = None
+    shape: list[int | str] = []
     if t.HasField("shape"):
         shape = [int(d.dim_value) if d.dim_value > 0 else (d.dim_param or "?") for d in t.shape.dim]
     return {"name": value.name, "dtype": dtype, "shape": shape}

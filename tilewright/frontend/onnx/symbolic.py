@@ -187,7 +187,7 @@ def _cast(n: Any, x: Objects) -> Objects:
     else:
         f = _to_int
     n.result_dtype = target
-    return np.frompyfunc(f, 1, 1)(x)
+    return np.asarray(np.frompyfunc(f, 1, 1)(x), dtype=object)
 
 
 def _gather(n: Any, x: Objects, index: Objects) -> Objects:
