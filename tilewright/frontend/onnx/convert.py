@@ -65,6 +65,7 @@ class Importer:
         self.errors: list[Diagnostic] = []
         self.params: list[tuple[rx.Var, rx.Constant]] = []
         self.materialised: dict[int, rx.Expr] = {}
+        self.cause: BaseException | None = None
 
     # ---- the main graph -------------------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class Importer:
     def report(self) -> None:
         """Raise what was collected so far."""
         if self.errors:
-            raise CompileError(*self.errors)
+            raise CompileError(*self.errors) from self.cause
 
     def check_operators(self) -> None:
         """All operators without a row, with the names and number of their nodes, in one error (TW0308)."""
@@ -316,6 +317,11 @@ class Importer:
             self.keep(node_error(error.code, str(error), self.source.name, proto, hint=error.hint))
         except CompileError as error:
             self.keep(self.located(error, proto))
+        except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
+            self.cause = self.cause or error
+            what = f"it cannot be converted ({type(error).__name__}: {error})"
+            hint = "its operands and attributes may not fit together; `onnx.checker.check_model(model, full_check=True)` tells"
+            self.keep(node_error("TW0311", what, self.source.name, proto, hint=hint))
         return [Poison()] * len(proto.output)
 
     def keep(self, error: CompileError) -> None:

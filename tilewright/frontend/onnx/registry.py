@@ -91,6 +91,7 @@ def _one_to_one(op_type: str, opset: int) -> Row | None:
     since, cls = chosen[-1]
 
     def convert(n: Any, *operands: Any) -> Any:
+        n.check_operands(cls.infer, operands)
         given = {f.name: n.schema_attr(f.name) for f in fields(cls)}
         return n.emit(cls(**{k: v for k, v in given.items() if v is not None})(*operands))
 
