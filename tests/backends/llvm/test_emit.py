@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.arith import expr as E
-from tilewright.arith.expr import Broadcast, IntImm, Ramp, Var, call_intrin, const, pointer_var
+from tilewright.arith.expr import Broadcast, IntImm, Ramp, Var, call_intrin, const
 from tilewright.backends.llvm.testing import load_kernel, run_kernel
 from tilewright.tir import ir as T
 

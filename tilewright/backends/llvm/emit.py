@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import tilewright.backends.llvm.emit_packed
+import tilewright.backends.llvm.math  # noqa: F401  these two fill the table of intrinsics
 from tilewright.arith.expr import Var
 from tilewright.backends.llvm.emit_core import ModuleWriter, llvm_type, symbol, unsupported
 from tilewright.backends.llvm.emit_stmt import StmtWriter, vectorised

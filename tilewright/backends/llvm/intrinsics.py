@@ -1,4 +1,4 @@
-"""Intrinsics of tir/intrin.py as LLVM text: one function each, in a table by name."""
+"""Intrinsics of tir/intrin.py as LLVM text: one function each, entered in the emitter's table by name."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from tilewright.backends.llvm.emit_core import (
     suffix,
     unsupported,
 )
-from tilewright.backends.llvm.emit_expr import minmax
+from tilewright.backends.llvm.emit_expr import INTRINSICS, minmax
 from tilewright.backends.llvm.emit_stmt import StmtWriter
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import walk
 from tilewright.tir.ir import BufferLoad
 
-__all__ = ["INTRINSICS"]
+__all__ = ["in_float", "intrinsic"]
 
 Handler = Callable[[StmtWriter, Any], str]
-INTRINSICS: dict[str, Handler] = {}
-"""What writes a call of each intrinsic, by its full name (`tir.exp`)."""
 
 
 def intrinsic(*names: str) -> Callable[[Handler], Handler]:

@@ -12,8 +12,9 @@ from typing import Any
 
 from tilewright.arith import expr as E
 from tilewright.backends.llvm.emit_core import llvm_type, splat, suffix, unsupported
+from tilewright.backends.llvm.emit_expr import INTRINSICS
 from tilewright.backends.llvm.emit_stmt import StmtWriter
-from tilewright.backends.llvm.intrinsics import INTRINSICS, in_float
+from tilewright.backends.llvm.intrinsics import in_float
 from tilewright.backends.llvm.math_core import helper_text
 from tilewright.backends.llvm.math_f32 import FLOAT32
 from tilewright.backends.llvm.math_f64 import FLOAT32_THROUGH_FLOAT64, FLOAT64
@@ -50,7 +51,9 @@ def _call(w: StmtWriter, name: str, dtype: str, args: list[str]) -> str:
 def _math(w: StmtWriter, e: E.Call) -> str:
     name = e.op.name.removeprefix("tir.")  # pyright: ignore[reportAttributeAccessIssue]
     if not dt.is_float(e.dtype):
-        raise unsupported("TW0605", f"tir.{name} of {e.dtype} in {w.where}: it takes floats", "cast the argument to a float first")
+        raise unsupported(
+            "TW0605", f"tir.{name} of {e.dtype} in {w.where}: it takes floats", "cast the argument to a float first"
+        )
     args = [w.expr(a) for a in e.args]
     if name == "pow":
         power = _small_power(w, e, args[0])
@@ -81,7 +84,9 @@ def _ldexp(w: StmtWriter, e: E.Call) -> str:
     ty, it = llvm_type(e.dtype), llvm_type(e.args[1].dtype)
     lanes = dt.lanes(e.dtype)
     if dt.bits(e.dtype) not in (32, 64) or dt.bits(e.args[1].dtype) != 32:
-        raise unsupported("TW0605", f"tir.ldexp of {e.dtype} and {e.args[1].dtype} in {w.where}", "use float32/float64 and int32")
+        raise unsupported(
+            "TW0605", f"tir.ldexp of {e.dtype} and {e.args[1].dtype} in {w.where}", "use float32/float64 and int32"
+        )
     callee = w.mod.declare(f"llvm.ldexp.{suffix(ty)}.{suffix(it)}", f"{ty} ({ty}, {it})")
     del lanes
     return w.op(f"call {ty} {callee}({ty} {x}, {it} {n})")
