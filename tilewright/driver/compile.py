@@ -20,10 +20,10 @@ from typing import Any, Union
 import numpy as np
 
 from tilewright.arith.expr import IntImm, PrimExpr, Var, const
-from tilewright.backends.llvm.codegen import compile_object
+from tilewright.backends.llvm.codegen import compile_assembly, compile_object
 from tilewright.backends.llvm.emit import emit_module
 from tilewright.driver import cache as disk
-from tilewright.driver.kernels import Kernel, compile_kernels, fingerprint
+from tilewright.driver.kernels import Kernel, compile_kernels, fingerprint, lower_one
 from tilewright.ir.module import IRModule, attrs_of
 from tilewright.ir.node import replace
 from tilewright.ir.op import GlobalVar
@@ -59,7 +59,18 @@ class Compiled:
     """Public functions by name, each with its signature."""
     stats: dict[str, Any] = field(default_factory=dict[str, Any])
     functions: list[PrimFunc] = field(default_factory=list[PrimFunc])
-    """The flat functions the objects were made from, for textual output."""
+    """The flat entry functions, for textual output."""
+    kernels: dict[str, PrimFunc] = field(default_factory=dict[str, PrimFunc])
+    """The kernels by symbol, before they are scheduled, for textual output."""
+
+    def source(self, fmt: str = "ll") -> str:
+        """The whole program as text: "ll" (LLVM IR), "asm" (the machine's assembly). Kernels are lowered anew: they may
+        have come from the cache. Raises ValueError for another format."""
+        if fmt not in ("ll", "asm"):
+            raise ValueError(f'there is no source in format {fmt!r}; use "ll" or "asm"')
+        lowered = [lower_one(f, symbol, self.target) for symbol, f in self.kernels.items()]
+        text = emit_module([*lowered, *self.functions], self.target).text
+        return text if fmt == "ll" else compile_assembly(text, self.target, "scalar")
 
 
 def load_model(
@@ -96,6 +107,7 @@ def compile_module(
     compiled = compile_kernels([(v.name_hint, f) for v, f in kernels], target, progress, use_cache)
     symbols = {v: GlobalVar(k.symbol) for (v, _), k in zip(kernels, compiled, strict=True)}
     out = Compiled(target, mod, {k.symbol: k.code for k in compiled}, [], {})
+    out.kernels = {k.symbol: f for (_, f), k in zip(kernels, compiled, strict=True)}
     entry_functions: list[PrimFunc] = []
     for name, host in hosts.items():
         entry_functions += _host_functions(name, host, symbols)

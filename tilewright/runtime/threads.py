@@ -65,7 +65,7 @@ def default_num_threads() -> int:
 def physical_cores() -> int:
     """Physical cores this process may use: its affinity mask without second threads of a core, cut by a container's quota."""
     cores = {_core_of(c) for c in _allowed()}
-    n = len(cores) or os.cpu_count() or 1
+    n = len(cores) or int(resolve("host.info")().num_cores)
     quota = _cgroup_quota()
     return max(1, min(n, math.ceil(quota)) if quota else n)
 

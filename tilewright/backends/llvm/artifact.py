@@ -48,6 +48,12 @@ FORMAT = 1
 _MAGIC = b"TWARCH01"
 _HEAD = struct.Struct("<8sIIQQ")
 _PAGE = 4096
+_SYSTEM_FEATURES = (
+    "pku", "invpcid", "wbnoinvd", "cl", "rdp", "rds", "rdr", "xsave", "fsgsbase", "shstk", "sgx", "ptwrite", "pconfig", "prf",
+    "sha", "aes", "vaes", "pclmul", "vpclmul", "mwaitx", "waitpkg", "serialize", "uintr", "tsx", "rtm", "movdir", "enqcmd",
+    "hreset", "kl", "widekl", "lwp", "usermsr", "cx8", "cx16", "fxsr", "crc32", "sahf", "mmx", "64bit", "cmov",
+)  # fmt: skip
+"""Beginnings of CPU features that the compiler never makes code for by itself: an artifact does not depend on them."""
 
 
 def artifact_of(compiled: Any) -> Artifact:
@@ -60,7 +66,7 @@ def artifact_of(compiled: Any) -> Artifact:
         entries=dict(compiled.entries),
         triple=target.mtriple,
         target=str(target),
-        features=tuple(sorted(target.features)),
+        features=tuple(sorted(f for f in target.features if not f.startswith(_SYSTEM_FEATURES))),
         stats=compiled.stats,
         source=getattr(compiled, "source", None),
         script=shown.script if shown is not None else None,
