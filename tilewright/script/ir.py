@@ -1,0 +1,35 @@
+"""The `I` namespace of script: `from tilewright.script import ir as I`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.op import GlobalVar
+from tilewright.script.printer import decode_metadata
+
+__all__ = ["GlobalVar", "ir_module", "load_metadata", "module_attrs"]
+
+
+def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
+    """Decorator: the class is a module; its functions are script."""
+    del check_well_formed
+    from tilewright.script.parser import parse_class
+
+    return parse_class(cls) if cls is not None else parse_class
+
+
+class ModuleAttrs:
+    """`I.module_attrs({...})` in a module's class."""
+
+    def __init__(self, attrs: dict[str, Any]) -> None:
+        self.attrs = attrs
+
+
+def module_attrs(attrs: dict[str, Any]) -> ModuleAttrs:
+    """Attributes of the module."""
+    return ModuleAttrs(attrs)
+
+
+def load_metadata(text: str) -> dict[str, list[Any]]:
+    """The constants that a printed text carries (`to_script(..., show_meta=True)`)."""
+    return decode_metadata(text)
