@@ -50,7 +50,14 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
-_EXPR_COMPARE: dict[type, Any] = {ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE}
+_EXPR_COMPARE: dict[type, Any] = {
+    ast.Eq: E.EQ,
+    ast.NotEq: E.NE,
+    ast.Lt: E.LT,
+    ast.LtE: E.LE,
+    ast.Gt: E.GT,
+    ast.GtE: E.GE,
+}
 
 
 class Environment:
@@ -115,6 +122,9 @@ class Evaluator:
 
     def __init__(self, source: Source, env: Environment) -> None:
         self.source, self.env = source, env
+        self.call_hook: Callable[[Any, Any, Any], Any] | None = (
+            None  # calls of what Python cannot call: functions of the module
+        )
 
     def eval(self, n: ast.AST) -> Any:
         """The value of an expression. Raises CompileError that underlines what failed."""
@@ -152,7 +162,9 @@ class Evaluator:
         try:
             return self.env.lookup(n.id)
         except KeyError:
-            self.source.fail("TW0102", f"the name {n.id!r} is not defined", n, hint=did_you_mean(n.id, self.env.names()))
+            self.source.fail(
+                "TW0102", f"the name {n.id!r} is not defined", n, hint=did_you_mean(n.id, self.env.names())
+            )
 
     def _attribute(self, n: ast.Attribute) -> Any:
         base = self.eval(n.value)
@@ -176,6 +188,8 @@ class Evaluator:
                 kwargs.update(self.eval(k.value))
             else:
                 kwargs[k.arg] = self.eval(k.value)
+        if self.call_hook is not None and not callable(func):
+            return self.call_hook(func, args, kwargs)
         return func(*args, **kwargs)
 
     def _binary(self, n: ast.BinOp) -> Any:
@@ -330,7 +344,9 @@ class Evaluator:
             if isinstance(v, ast.FormattedValue):
                 value = self.eval(v.value)
                 value = {ord("r"): repr, ord("s"): str, ord("a"): ascii}.get(v.conversion, lambda x: x)(value)
-                parts.append(format(value, self._joined(v.format_spec) if isinstance(v.format_spec, ast.JoinedStr) else ""))
+                parts.append(
+                    format(value, self._joined(v.format_spec) if isinstance(v.format_spec, ast.JoinedStr) else "")
+                )
             elif isinstance(v, ast.Constant):
                 parts.append(str(v.value))
         return "".join(parts)

@@ -32,7 +32,11 @@ class DtypeFactory:
             if float(value) != int(value):
                 raise ValueError(f"{value!r} is no {self.dtype}")
         base = dt.element(self.dtype)
-        if not dt.is_bool(base) and not dt.is_float(base) and not dt.min_value(base) <= int(value) <= dt.max_value(base):
+        if (
+            not dt.is_bool(base)
+            and not dt.is_float(base)
+            and not dt.min_value(base) <= int(value) <= dt.max_value(base)
+        ):
             raise ValueError(f"{value} is out of the range of {base}")
         return E.const(value, self.dtype)
 

@@ -14,7 +14,7 @@ from typing import Any
 from tilewright.arith import expr as E
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import Node
-from tilewright.ir.op import PrimType
+from tilewright.ir.op import GlobalVar, PrimType
 from tilewright.script import commands as C
 from tilewright.script.evaluate import Environment, Evaluator, as_operand, region_to_load
 from tilewright.script.namespace import DtypeFactory, HandleFactory
@@ -107,12 +107,20 @@ def _sequence(stmts: Sequence[tir.Stmt]) -> tir.Stmt:
     return tir.SeqStmt(tuple(stmts))
 
 
+def call_function(func: Any, args: Any, kwargs: Any) -> E.PrimExpr:
+    """A direct call of a function of the module: it gives a status."""
+    if not isinstance(func, GlobalVar) or kwargs:
+        raise TypeError(f"{func!r} cannot be called so")
+    return E.Call("int32", func, tuple(a if isinstance(a, Node) else E.convert(a) for a in map(as_operand, args)))
+
+
 class TIRParser:
     """Parses statements of the loop IR of one source in one environment."""
 
     def __init__(self, source: Source, env: Environment) -> None:
         self.source, self.env = source, env
         self.evaluator = Evaluator(source, env)
+        self.evaluator.call_hook = call_function
         self.eval = self.evaluator.eval
         self.blocks: list[BlockState] = []
         self.function: FunctionState | None = None
@@ -136,13 +144,17 @@ class TIRParser:
         if "global_symbol" not in state.attrs and not options.get("private"):
             state.attrs = {"global_symbol": state.name, **state.attrs}
         body = complete_root(body, state)
-        made = tir.PrimFunc(tuple(state.params), body, ret_type, state.buffer_map, state.attrs, span=self.source.span(d))
+        made = tir.PrimFunc(
+            tuple(state.params), body, ret_type, state.buffer_map, state.attrs, span=self.source.span(d)
+        )
         return made
 
     def _params(self, d: ast.FunctionDef, annotations: dict[str, Any], state: FunctionState) -> None:
         a = d.args
         if a.vararg or a.kwarg or a.kwonlyargs:
-            self.fail("TW0107", "a function of script takes plain parameters only", a.vararg or a.kwarg or a.kwonlyargs[0])
+            self.fail(
+                "TW0107", "a function of script takes plain parameters only", a.vararg or a.kwarg or a.kwonlyargs[0]
+            )
         late: list[tuple[ast.arg, E.Var]] = []
         for arg in (*a.posonlyargs, *a.args):
             if arg.annotation is None:
@@ -360,9 +372,7 @@ class TIRParser:
         value = self.evaluator.index(target.slice)
         items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
         if len(items) != len(buffer.shape):
-            self.fail(
-                "TW0109", f"buffer {buffer.name!r} has {len(buffer.shape)} dimensions, not {len(items)}", target
-            )
+            self.fail("TW0109", f"buffer {buffer.name!r} has {len(buffer.shape)} dimensions, not {len(items)}", target)
         try:
             element = buffer[items]
             return (region_to_load(element) if isinstance(element, tir.BufferRegion) else element).indices
@@ -480,6 +490,7 @@ class TIRParser:
         env.scopes = [*(macro.env.scopes if macro.hygienic else self.env.scopes), dict(given)]
         self.source, self.env = macro.source, env
         self.evaluator = Evaluator(macro.source, env)
+        self.evaluator.call_hook = call_function
         self.eval = self.evaluator.eval
         try:
             for stmt in d.body:
@@ -567,7 +578,9 @@ class TIRParser:
 
     def _assert(self, s: ast.Assert) -> None:
         condition = E.convert(as_operand(self.eval(s.test)))
-        message = E.convert(self.eval(s.msg)) if s.msg is not None else E.StringImm(f"{ast.unparse(s.test)} does not hold")
+        message = (
+            E.convert(self.eval(s.msg)) if s.msg is not None else E.StringImm(f"{ast.unparse(s.test)} does not hold")
+        )
         self.suite.scope(lambda body: tir.AssertStmt(condition, message, body), self.source.span(s))
 
     def _return(self, s: ast.Return) -> None:
@@ -706,7 +719,14 @@ _STATEMENTS: dict[type, Callable[[TIRParser, Any], None]] = {
     ast.FunctionDef: TIRParser._function_def,
 }
 
-_WORDS = {"Try": "try", "Import": "import", "ImportFrom": "import", "AsyncFor": "async", "Delete": "del", "ClassDef": "class"}
+_WORDS = {
+    "Try": "try",
+    "Import": "import",
+    "ImportFrom": "import",
+    "AsyncFor": "async",
+    "Delete": "del",
+    "ClassDef": "class",
+}
 
 
 def _what(s: ast.AST) -> str:

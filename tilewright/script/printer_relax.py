@@ -208,7 +208,9 @@ def attributes(p: Printer, op: Any) -> list[Item]:
     out: list[Item] = []
     for f in fields(op):
         value = getattr(op, f.name)
-        default = f.default if f.default is not MISSING else f.default_factory() if callable(f.default_factory) else MISSING  # pyright: ignore
+        default = (
+            f.default if f.default is not MISSING else f.default_factory() if callable(f.default_factory) else MISSING
+        )  # pyright: ignore
         if default is not MISSING and type(default) is type(value) and default == value:
             continue
         out += [f", {f.name}=", *p.value(value.value if isinstance(value, Enum) else value)]
@@ -234,7 +236,9 @@ def print_call(p: Printer, e: Any, prec: int) -> list[Item]:
         return [f"{p.R}.Call(", (e.op, 0), ", ", *p.list_of(e.args), ", sinfo_args=", *p.list_of(e.sinfo_args), ")"]
     name = e.op.name
     if name in ("call_tir", "call_tir_inplace", "call_dps_packed") and _is_dps(e, name):
-        head: list[Item] = [_quote(e.args[0].global_symbol)] if isinstance(e.args[0], rx.ExternFunc) else [(e.args[0], 0)]
+        head: list[Item] = (
+            [_quote(e.args[0].global_symbol)] if isinstance(e.args[0], rx.ExternFunc) else [(e.args[0], 0)]
+        )
         out = [f"{p.R}.{name}(", *head, ", ", *p.tuple_of(e.args[1].fields)]
         out += [*attributes(p, e.op), ", out_sinfo=", *_out_infos(p, e.sinfo_args[0])]
         if len(e.args) > 2:
@@ -256,8 +260,16 @@ def print_call(p: Printer, e: Any, prec: int) -> list[Item]:
 
 def _is_dps(e: Any, name: str) -> bool:
     callee = isinstance(e.args[0], (rx.ExternFunc if name == "call_dps_packed" else rx.GlobalVar))
-    shaped = len(e.args) == 2 or (len(e.args) == 3 and isinstance(e.args[2], rx.ShapeExpr) and name != "call_dps_packed")
-    return callee and shaped and isinstance(e.args[1], rx.Tuple) and bool(e.args[1].fields or True) and len(e.sinfo_args) == 1
+    shaped = len(e.args) == 2 or (
+        len(e.args) == 3 and isinstance(e.args[2], rx.ShapeExpr) and name != "call_dps_packed"
+    )
+    return (
+        callee
+        and shaped
+        and isinstance(e.args[1], rx.Tuple)
+        and bool(e.args[1].fields or True)
+        and len(e.sinfo_args) == 1
+    )
 
 
 # ---- bindings
@@ -375,7 +387,13 @@ def print_block(p: Printer, block: Any, prec: int) -> list[Item]:
     return _block_items(p, block)
 
 
-ROOT[rx.BindingBlock] = lambda p, b: [LINE, f"with {p.R}.bindings():", INDENT, *(_block_items(p, b) or [LINE, "pass"]), DEDENT]
+ROOT[rx.BindingBlock] = lambda p, b: [
+    LINE,
+    f"with {p.R}.bindings():",
+    INDENT,
+    *(_block_items(p, b) or [LINE, "pass"]),
+    DEDENT,
+]
 
 
 @handler(rx.SeqExpr)

@@ -377,7 +377,9 @@ def print_attr(p: Printer, s: Any, prec: int) -> list[Item]:
         head = [f"{p.T}.launch_thread({_quote(n.thread_tag)}, ", (s.value, 0), ")"]
         return scoped(p, prec, head, lambda: p.names.define(n.var, n.var.name), s.body)
     node_items = p.value(n)
-    return scoped(p, prec, [f"{p.T}.attr(", *node_items, f", {_quote(s.attr_key)}, ", *p.value(s.value), ")"], None, s.body)
+    return scoped(
+        p, prec, [f"{p.T}.attr(", *node_items, f", {_quote(s.attr_key)}, ", *p.value(s.value), ")"], None, s.body
+    )
 
 
 @handler(tir.AssertStmt)
@@ -607,7 +609,10 @@ def _axes(p: Printer, b: Any, realize: Any) -> list[Item]:
             i = j
             continue
         v, value = pairs[i]
-        items += [LINE, _names_then(p, [v.var], [f" = {p.T}.axis.{_AXES[v.iter_type]}(", *_domain(v.dom), *_bound(value), ")"])]
+        items += [
+            LINE,
+            _names_then(p, [v.var], [f" = {p.T}.axis.{_AXES[v.iter_type]}(", *_domain(v.dom), *_bound(value), ")"]),
+        ]
         i += 1
     return items
 
@@ -677,7 +682,15 @@ def is_implicit_root(body: Any, has_block: bool) -> bool:
     if type(body) is not tir.BlockRealize or body.iter_values or not _is_true(body.predicate):
         return False
     b = body.block
-    if b.name_hint != "root" or b.iter_vars or b.reads or b.writes or b.init is not None or b.match_buffers or b.annotations:
+    if (
+        b.name_hint != "root"
+        or b.iter_vars
+        or b.reads
+        or b.writes
+        or b.init is not None
+        or b.match_buffers
+        or b.annotations
+    ):
         return False
     if type(b.body) is tir.BlockRealize:
         return bool(b.alloc_buffers or b.body.block.iter_vars)
@@ -730,7 +743,9 @@ def _param(p: Printer, f: Any, v: Any, uses: Uses, late: list[Item]) -> str:
     b = f.buffer_map.get(v)
     if b is None:
         name = p.names.define(v, v.name)
-        kind = f"{p.T}.{v.dtype}(is_size_var=True)" if type(v) is E.SizeVar else type_text(p, v.type_annotation, v.dtype)
+        kind = (
+            f"{p.T}.{v.dtype}(is_size_var=True)" if type(v) is E.SizeVar else type_text(p, v.type_annotation, v.dtype)
+        )
         return f"{name}: {kind}"
     known = all(x in p.names.of for x in names_in((*b.shape, *b.strides, b.elem_offset), E.Var))
     plain = v.dtype == "handle" and v.type_annotation is None and type(v) is E.Var

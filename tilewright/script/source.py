@@ -43,7 +43,9 @@ class Source:
 
     def _column(self, line: int, offset: int) -> int:
         """The column in characters of an offset in bytes."""
-        return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore")) if line <= len(self.lines) else offset
+        return (
+            len(self.lines[line - 1].encode()[:offset].decode(errors="ignore")) if line <= len(self.lines) else offset
+        )
 
     def fail(self, code: str, message: str, n: Any, *, hint: str | None = None, notes: Iterable[str] = ()) -> NoReturn:
         """Raise a CompileError that underlines the syntax node."""

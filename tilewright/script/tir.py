@@ -79,7 +79,19 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(
-        {*__all__, *build.__all__, *_BARE, "int32", "int64", "int8", "uint8", "float16", "float32", "float64", "bfloat16"}
+        {
+            *__all__,
+            *build.__all__,
+            *_BARE,
+            "int32",
+            "int64",
+            "int8",
+            "uint8",
+            "float16",
+            "float32",
+            "float64",
+            "bfloat16",
+        }
     )
 
 
@@ -235,7 +247,17 @@ def BufferRegion(buffer: _tir.Buffer, region: Sequence[_tir.Range]) -> Any:
 _ITER_TYPES = {
     name: i
     for i, name in enumerate(
-        "DataPar ThreadIndex CommReduce Ordered Opaque Unrolled Vectorized Parallelized Tensorized".split()
+        [
+            "DataPar",
+            "ThreadIndex",
+            "CommReduce",
+            "Ordered",
+            "Opaque",
+            "Unrolled",
+            "Vectorized",
+            "Parallelized",
+            "Tensorized",
+        ]
     )
 }
 
@@ -261,7 +283,12 @@ CommReducer = comm_reducer
 
 
 def Reduce(
-    combiner: Any, source: Sequence[Any], axis: Sequence[Any], condition: Any, value_index: int, init: Sequence[Any] = ()
+    combiner: Any,
+    source: Sequence[Any],
+    axis: Sequence[Any],
+    condition: Any,
+    value_index: int,
+    init: Sequence[Any] = (),
 ) -> Any:
     """A reduction over axes."""
     return _tir.Reduce(combiner, tuple(source), tuple(axis), E.convert(condition), value_index, tuple(init))
@@ -310,7 +337,9 @@ def alloc_buffer(
 ) -> AllocBuffer:
     """A buffer that lives as long as one run of the block (or function) it stands in."""
     del buffer_type
-    return AllocBuffer(make_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators))
+    return AllocBuffer(
+        make_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators)
+    )
 
 
 def decl_buffer(
@@ -514,7 +543,9 @@ def remap(kinds: str, bindings: Sequence[Any], dtype: str = "int32") -> Any:
     return made if len(made) > 1 else made[0]
 
 
-axis = SimpleNamespace(spatial=_axis(0), reduce=_axis(2), scan=_axis(3), opaque=_axis(4), remap=remap, S=_axis(0), R=_axis(2))
+axis = SimpleNamespace(
+    spatial=_axis(0), reduce=_axis(2), scan=_axis(3), opaque=_axis(4), remap=remap, S=_axis(0), R=_axis(2)
+)
 
 
 def _loop(kind: int, what: str) -> Callable[..., Loop]:
@@ -604,7 +635,9 @@ def grid(*extents: Any) -> Loop:
 # ---- functions
 
 
-def prim_func(func: Any = None, *, private: builtins.bool = False, check_well_formed: builtins.bool = True, name: str = "") -> Any:
+def prim_func(
+    func: Any = None, *, private: builtins.bool = False, check_well_formed: builtins.bool = True, name: str = ""
+) -> Any:
     """Decorator: the Python function is script of the loop IR, and becomes a PrimFunc."""
     from tilewright.script.parser import decorate
 

@@ -125,7 +125,9 @@ class _Accesses:
         first = self.relax(loop.min, E.IntImm(loop.min.dtype, 1))
         last = self.relax(loop.min + loop.extent, E.IntImm(loop.min.dtype, 1))
         if first is None or last is None:
-            raise ValueError(f"the bounds of the loop over {loop.loop_var.name} are not linear; write T.reads and T.writes")
+            raise ValueError(
+                f"the bounds of the loop over {loop.loop_var.name} are not linear; write T.reads and T.writes"
+            )
         return first[0], last[0] + last[1] - 1 - first[0]
 
     def _local_pointer(self, v: E.Var) -> None:
