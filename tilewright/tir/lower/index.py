@@ -331,7 +331,13 @@ class IndexSpace:
         if not rest or self._below(rest, q):
             return quotient
         inner = self._lone_atom(rest)
-        if n is not None and n > 0 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm) and inner.b.value > 0:
+        if (
+            n is not None
+            and n > 0
+            and isinstance(inner, FloorDiv)
+            and isinstance(inner.b, IntImm)
+            and inner.b.value > 0
+        ):
             more = self.floordiv(self.poly(inner.a), {(): inner.b.value * n}, dtype)
             return self.sum(quotient, more)
         if n is not None and n > 0:
@@ -493,4 +499,3 @@ _POLY: Mapping[type, Callable[[IndexSpace, Any], Poly]] = {
     Cast: _cast,
 }
 """Operations that polynomials see through, on integers."""
-

@@ -1,9 +1,9 @@
 """Blocks become plain loops: iterators replaced by their values, `init` guarded, views resolved, buffers allocated.
 
-    with T.block("B"):                                        for i, k:
-        vi, vk = T.axis.remap("SR", [i, k])           ▶           if k == 0: B[i] = 0
-        with T.init(): B[vi] = 0                                  B[i] = B[i] + A[i, k]
-        B[vi] = B[vi] + A[vi, vk]
+with T.block("B"):                                        for i, k:
+    vi, vk = T.axis.remap("SR", [i, k])           ▶           if k == 0: B[i] = 0
+    with T.init(): B[vi] = 0                                  B[i] = B[i] + A[i, k]
+    B[vi] = B[vi] + A[vi, vk]
 """
 
 from __future__ import annotations
@@ -113,5 +113,3 @@ def _view(match: MatchBufferRegion, body: Stmt) -> Stmt:
     binding[view] = Buffer(source.data, view.dtype, shape, kept, offset, view.name)
     binding[view.data] = source.data
     return substitute(body, binding)
-
-

@@ -45,7 +45,19 @@ from tilewright.ir.module import attrs_of
 from tilewright.ir.op import GlobalVar
 from tilewright.ir.rewrite import free_vars
 from tilewright.support.diagnostics import CompileError
-from tilewright.tir.ir import Allocate, Buffer, BufferLoad, BufferStore, Evaluate, IfThenElse, LetStmt, PrimFunc, Stmt, decl_buffer, seq  # fmt: skip
+from tilewright.tir.ir import (  # fmt: skip
+    Allocate,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    decl_buffer,
+    seq,
+)
 from tilewright.tir.lower.kernel_abi import kernel_params
 
 __all__ = ["PACKED_PREFIX", "dtype_word", "make_packed_api"]

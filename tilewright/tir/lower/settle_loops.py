@@ -445,5 +445,3 @@ def _pure_enough(e: Call) -> bool:
     from tilewright.tir import intrin
 
     return intrin.effect_of(e.op) != "opaque"
-
-

@@ -1,8 +1,8 @@
 """A load that several statements of a straight line make is made once, just before the first of them.
 
-    C[0] = C[0] + A[0]*B[p]                 b = B[p]
-    C[1] = C[1] + A[1]*B[p]         ▶       C[0] = C[0] + A[0]*b
-                                            C[1] = C[1] + A[1]*b
+C[0] = C[0] + A[0]*B[p]                 b = B[p]
+C[1] = C[1] + A[1]*B[p]         ▶       C[0] = C[0] + A[0]*b
+                                        C[1] = C[1] + A[1]*b
 """
 
 from __future__ import annotations

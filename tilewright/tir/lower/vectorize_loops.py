@@ -152,7 +152,9 @@ class _Body:
             return LetStmt(self.bind(s.var, value), value, self.stmt(s.body))
         if isinstance(s, IfThenElse):
             condition = self.invariant(s.condition)
-            return IfThenElse(condition, self.stmt(s.then_case), None if s.else_case is None else self.stmt(s.else_case))
+            return IfThenElse(
+                condition, self.stmt(s.then_case), None if s.else_case is None else self.stmt(s.else_case)
+            )
         if isinstance(s, For):
             if s.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
                 raise _NoVector
@@ -176,7 +178,9 @@ class _Body:
         value = self.expr(s.value)
         wide = dt.lanes(index.dtype) > 1
         if not wide:
-            if dt.lanes(value.dtype) > 1 or any(isinstance(x, BufferLoad) and x.buffer is s.buffer for x in walk(value)):
+            if dt.lanes(value.dtype) > 1 or any(
+                isinstance(x, BufferLoad) and x.buffer is s.buffer for x in walk(value)
+            ):
                 raise _NoVector
             return BufferStore(s.buffer, value, (index,))
         return BufferStore(s.buffer, self.wide(value), (index,))

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arith.expr import IntImm, Let, PrimExpr, add, ceildiv, const, minimum, mul, sub
-from tilewright.arith.expr import GE, cmp
+from tilewright.arith.expr import GE, IntImm, Let, PrimExpr, add, ceildiv, cmp, const, minimum, mul, sub
 from tilewright.backends.llvm.schedules.access import Access, merge_axes, total
 from tilewright.backends.llvm.schedules.loops import loop, nest, parallel_nest, vectorized
 from tilewright.backends.llvm.schedules.stages import Axis, Stage
@@ -105,6 +104,7 @@ def _rows(stage: Stage, outer: list[Axis], inner: Axis, lanes: int, around: Any,
         return store(stage, stage.value, {**env, inner.var: position})
 
     if size is not None and size < lanes:
+
         def short(env: dict[Any, PrimExpr]) -> Stmt:
             return vectorized(size, dtype, lambda v: at(env, v)) if size > 1 else at(env, const(0, dtype))
 
@@ -119,7 +119,9 @@ def _rows(stage: Stage, outer: list[Axis], inner: Axis, lanes: int, around: Any,
     count = ceildiv(n, const(lanes, dtype))
     blocks = Axis(inner.var, count)
     if size is not None:
-        return around([*outer, blocks], work, lambda env: vectors(_without(env, inner), env.get(inner.var, const(0, dtype))))
+        return around(
+            [*outer, blocks], work, lambda env: vectors(_without(env, inner), env.get(inner.var, const(0, dtype)))
+        )
 
     def symbolic(env: dict[Any, PrimExpr]) -> Stmt:
         long = loop("v", count, lambda v: vectors(env, v))
@@ -153,12 +155,18 @@ def _blocked(stage: Stage, inner: Axis, crossing: Axis, target: Target, around: 
                     return store(stage, stage.value, {**env, crossing.var: add(top, i), inner.var: add(left, j)})
 
                 if isinstance(width, IntImm):
-                    return vectorized(8, width.dtype, point) if width.value == 8 else loop("j", width, point, ForKind.VECTORIZED)
+                    return (
+                        vectorized(8, width.dtype, point)
+                        if width.value == 8
+                        else loop("j", width, point, ForKind.VECTORIZED)
+                    )
                 return loop("j", width, point)
 
             return loop("i", height, row)
 
-        exact = crossing.size is not None and inner.size is not None and crossing.size % BLOCK == 0 == inner.size % BLOCK
+        exact = (
+            crossing.size is not None and inner.size is not None and crossing.size % BLOCK == 0 == inner.size % BLOCK
+        )
         if exact:
             return fill(size, size)
         height, width = minimum(size, sub(crossing.extent, top)), minimum(size, sub(inner.extent, left))
@@ -168,5 +176,3 @@ def _blocked(stage: Stage, inner: Axis, crossing: Axis, target: Target, around: 
         return IfThenElse(full, fill(height, size), fill(height, width))
 
     return around([*others, rows, columns], work, block)
-
-

@@ -1,7 +1,7 @@
 """Fewer, larger stages: elementwise producers move into their consumers, elementwise consumers into a reduction's end.
 
-    t = x + b ; y = max(t, 0)                   ▶  y = max(x + b, 0)
-    s = sum(a*w) ; y = max(s + b, 0)            ▶  y = max(sum(a*w) + b, 0), computed on the accumulators
+t = x + b ; y = max(t, 0)                   ▶  y = max(x + b, 0)
+s = sum(a*w) ; y = max(s + b, 0)            ▶  y = max(sum(a*w) + b, 0), computed on the accumulators
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arith.expr import Call, Cast, Div, FloatImm, IntImm, Let, PrimExpr, Var
+from tilewright.backends.llvm.schedules.stages import Opaque, Program, Stage
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import map_children, walk
 from tilewright.ir.op import Op
 from tilewright.ir.rewrite import substitute
-from tilewright.backends.llvm.schedules.stages import Opaque, Program, Stage
 from tilewright.tir.ir import Buffer, BufferLoad
 from tilewright.tir.lower.index import IndexSpace, expr_key
 
@@ -106,7 +106,11 @@ def _worth_inlining(s: Stage, user: Stage, loads: list[BufferLoad], users: int) 
         # repeated (a matrix product, a convolution), which only pays for data that is merely renamed.
         variables = {v for x in inside for i in x.indices for v in walk(i) if isinstance(v, Var)}
         every = [a.var for a in [*user.axes, *user.reduce]]
-        once = all(v in variables for v in every) and len(inside) == 1 and all(isinstance(i, Var) for i in inside[0].indices)
+        once = (
+            all(v in variables for v in every)
+            and len(inside) == 1
+            and all(isinstance(i, Var) for i in inside[0].indices)
+        )
         return once or (_is_trivial(s) and _is_rename(s))
     return True
 

@@ -123,5 +123,3 @@ def _at_least_one(e: PrimExpr) -> PrimExpr:
     from tilewright.arith.expr import maximum
 
     return maximum(e, const(1, e.dtype))
-
-

@@ -30,7 +30,6 @@ from tilewright.arith.expr import (
     mul,
     sub,
 )
-
 from tilewright.backends.llvm.schedules.access import Access, merge_axes, total
 from tilewright.backends.llvm.schedules.elementwise import store, work_of
 from tilewright.backends.llvm.schedules.loops import alloc, local, loop, nest, parallel_nest, unrolled, vectorized
@@ -152,7 +151,11 @@ class _Rows:
             return (add(mul(cell, const(lanes, dtype)), v),)
 
         def lanewise(body: Callable[[Env, PrimExpr, PrimExpr], Stmt]) -> Stmt:
-            return each(lambda at, c: vectorized(lanes, dtype, lambda v: body(at, c, v)) if lanes > 1 else body(at, c, const(0, dtype)))
+            return each(
+                lambda at, c: (
+                    vectorized(lanes, dtype, lambda v: body(at, c, v)) if lanes > 1 else body(at, c, const(0, dtype))
+                )
+            )
 
         begin = lanewise(lambda at, c, v: BufferStore(acc, self.identity, cells(c, v)))
 
@@ -181,12 +184,11 @@ class _Rows:
             return seq(*parts)
 
         def end(at: Env, c: PrimExpr) -> Stmt:
-            assert stage.init is not None and stage.combine is not None
-            vector = dt.with_lanes(stage.acc_dtype, lanes)
+            assert stage.init is not None
+            assert stage.combine is not None
             value: PrimExpr = BufferLoad(acc, (Ramp(mul(c, n), const(1, dtype), lanes) if lanes > 1 else c,))
             if lanes > 1:
                 value = call_intrin(stage.acc_dtype, "tir.reduce_lanes", StringImm(stage.combine), value)
-            assert vector
             if not _is_identity(stage.init, self.identity):
                 value = stage.join(stage.init, value)
             return store(stage, stage.finished(value), at)
@@ -224,5 +226,3 @@ def schedule_scalar(stage: Stage, target: Target, parallel: bool = True) -> Stmt
 
     work = total([*stage.axes, *stage.reduce]) * work_of(stage.value)
     return parallel_nest(stage.axes, work, point) if parallel else nest(stage.axes, point)
-
-

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.backends.llvm.schedules.access import Flattener, flatten_stage
+from tilewright.backends.llvm.schedules.access import Flattener, flatten_stage, total
 from tilewright.backends.llvm.schedules.cluster import Cluster, find_clusters
 from tilewright.backends.llvm.schedules.elementwise import schedule_map, work_of
-from tilewright.backends.llvm.schedules.access import total
 from tilewright.backends.llvm.schedules.inline import inline_stages
 from tilewright.backends.llvm.schedules.loops import TRUE, parallel_nest
 from tilewright.backends.llvm.schedules.rows import schedule_rows, schedule_scalar
@@ -66,7 +65,9 @@ def _stage(s: Stage | Opaque, flat: Flattener, target: Target, parallel: bool) -
     if s.combine is None:
         return schedule_map(s, target, parallel)
     return (
-        schedule_tiles(s, target, parallel) or schedule_rows(s, target, parallel) or schedule_scalar(s, target, parallel)
+        schedule_tiles(s, target, parallel)
+        or schedule_rows(s, target, parallel)
+        or schedule_scalar(s, target, parallel)
     )
 
 

@@ -101,7 +101,11 @@ class Stage:
 
     def reads(self) -> list[BufferLoad]:
         """Every load of the stage."""
-        roots = [self.value, *(() if self.epilogue is None else (self.epilogue,)), *(() if self.init is None else (self.init,))]
+        roots = [
+            self.value,
+            *(() if self.epilogue is None else (self.epilogue,)),
+            *(() if self.init is None else (self.init,)),
+        ]
         return [x for e in roots for x in walk(e) if isinstance(x, BufferLoad)]
 
 

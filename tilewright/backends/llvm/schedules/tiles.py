@@ -186,7 +186,10 @@ def _reduce_order(stage: Stage, access: Access, operands: Sequence[BufferLoad]) 
 
     def reach(a: Axis) -> int:
         steps = [access.stride(access.poly(x), a.var) for x in loads]
-        known = [0 if s is None else max((abs(c) * (1 if not m else 1 << 20) for m, c in s.items()), default=0) for s in steps]
+        known = [
+            0 if s is None else max((abs(c) * (1 if not m else 1 << 20) for m, c in s.items()), default=0)
+            for s in steps
+        ]
         return max(known, default=0)
 
     return sorted(stage.reduce, key=reach, reverse=True)
@@ -220,7 +223,11 @@ class _Tiles:
         if rows is None or (rows.size is not None and rows.size <= p.height):
             height = 1 if rows is None else rows.size or 1
             return self.ordered(full, tail, None, lambda env, col: self.column(env, const(0, p.dtype), height, col))
-        if rows.size is not None and rows.size < 8 * p.height and (p.columns_outside or total([*p.batch, *p.others]) > 1):
+        if (
+            rows.size is not None
+            and rows.size < 8 * p.height
+            and (p.columns_outside or total([*p.batch, *p.others]) > 1)
+        ):
             return self.ordered(full, tail, None, self.balanced)
         tall = self.moved_back(full, tail)
         if rows.size is not None:
@@ -249,7 +256,8 @@ class _Tiles:
     def balanced(self, env: Env, col: Callable[..., Stmt]) -> Stmt:
         """The rows in nearly equal tiles."""
         p = self.plan
-        assert p.rows is not None and p.rows.size is not None
+        assert p.rows is not None
+        assert p.rows.size is not None
         size = p.rows.size
         count = -(-size // p.height)
         big = -(-size // count)
@@ -261,7 +269,11 @@ class _Tiles:
             done = const(n_big * big, p.dtype)
             step = const(big - 1, p.dtype)
             parts.append(
-                loop("y", const(count - n_big, p.dtype), lambda t: self.column(env, add(done, mul(t, step)), big - 1, col))
+                loop(
+                    "y",
+                    const(count - n_big, p.dtype),
+                    lambda t: self.column(env, add(done, mul(t, step)), big - 1, col),
+                )
             )
         return seq(*parts)
 
