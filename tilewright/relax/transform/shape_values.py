@@ -311,7 +311,7 @@ class ShapeValues:
         """The call with operands that are known shapes (variables of ShapeStructInfo) written out."""
         args = list(call.args)
         for i, a in enumerate(args):
-            info = a.struct_info
+            info = getattr(a, "struct_info", None)
             if isinstance(a, Var) and isinstance(info, (ShapeStructInfo, PrimStructInfo)):
                 known = self.as_shape(a) if isinstance(info, ShapeStructInfo) else None
                 if known is not None:
