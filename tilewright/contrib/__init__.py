@@ -1,0 +1,1 @@
+"""Small public helpers under their known names."""

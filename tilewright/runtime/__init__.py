@@ -23,7 +23,7 @@ _NAMES = {
     "BenchmarkResult": "timing",
 }  # fmt: skip
 _MODULES = ("executable", "module", "ndarray", "registry", "signature", "threads", "timing")
-__all__ = [*_NAMES, *_MODULES]
+__all__ = [*_NAMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

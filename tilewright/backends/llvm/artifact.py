@@ -25,7 +25,7 @@ import os
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -170,7 +170,7 @@ def write(artifact: Artifact, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Generator[Path]:
     """A name beside `path` to write to; it becomes `path` when the body succeeds and vanishes when it does not.
 
     Raises CompileError TW0712 where the file cannot be written.
