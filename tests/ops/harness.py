@@ -14,7 +14,8 @@ from tilewright.arith.expr import IntImm, PrimExpr, SizeVar
 from tilewright.relax import ir as R
 from tilewright.relax.build import convert
 from tilewright.relax.op import Op, Sample
-from tilewright.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilewright.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from tilewright.tir.interp import interpret
 
 _spec = importlib.util.spec_from_file_location("ops_te_eval", Path(__file__).with_name("te_eval.py"))
 assert _spec is not None
@@ -22,13 +23,6 @@ assert _spec.loader is not None
 te_eval = importlib.util.module_from_spec(_spec)
 sys.modules.setdefault("ops_te_eval", te_eval)
 _spec.loader.exec_module(te_eval)
-
-
-def interpreter() -> Any:
-    """The loop IR's interpreter, `run(func, arrays)`."""
-    from tilewright.tir.interp import run
-
-    return run
 
 
 def is_array(x: Any) -> bool:
@@ -84,6 +78,8 @@ class Builder:
             return e.data
         if isinstance(e, R.Tuple):
             return [self.array(f) for f in e.fields]
+        if isinstance(e, R.ShapeExpr):
+            return np.array([int(v) for v in e.values], np.int64)
         if isinstance(e, R.TupleGetItem):
             return self.array(e.tuple_value)[e.index]
         if isinstance(e, R.Call):
@@ -158,7 +154,7 @@ class Builder:
         f = te.create_prim_func([*inputs, *tensors, *scalars])
         machine = te_eval.TensorEvaluator(env)
         outs = [np.zeros([machine.size(d) for d in t.shape], te_eval.dt.to_numpy(t.dtype)) for t in tensors]
-        interpreter()(f, [*(np.ascontiguousarray(a) for a in arrays), *outs, *(int(env[v]) for v in scalars)])
+        interpret(f, *(np.array(a) for a in arrays), *outs, *(int(env[v]) for v in scalars))
         return outs
 
 
@@ -167,6 +163,9 @@ def check_info(si: Any, outs: list[np.ndarray]) -> None:
     infos = list(si.fields) if isinstance(si, TupleStructInfo) else [si]
     assert len(infos) == len(outs), f"{len(infos)} results inferred, {len(outs)} given"
     for i, o in zip(infos, outs):
+        if isinstance(i, ShapeStructInfo):
+            assert [int(v) for v in i.values or ()] == list(o)
+            continue
         assert i.dtype == str(o.dtype), f"dtype {i.dtype} inferred, {o.dtype} given"
         assert i.shape is not None
         shape = tuple(int(d) for d in i.shape)

@@ -14,7 +14,9 @@ import numpy as np
 from tilewright import te, tir
 from tilewright.arith import expr as ex
 from tilewright.ir import dtype as dt
+from tilewright.ir.node import replace
 from tilewright.tir import intrin
+from tilewright.tir.interp import interpret
 from tilewright.tir.ir import ProducerLoad, Reduce
 
 _BINARY: dict[type, Any] = {
@@ -45,6 +47,9 @@ class TensorEvaluator:
         return int(self.value(e, {}))
 
     def stage(self, op: Any) -> None:
+        if isinstance(op, te.ExternOp):
+            self.loops(op)
+            return
         first = op.body[0]
         axes = [*op.axis, *(first.axis if isinstance(first, Reduce) else ())]
         extents = [self.size(a.dom.extent) for a in axes]
@@ -62,6 +67,19 @@ class TensorEvaluator:
                 else:
                     value = np.asarray(self.value(body, env)).astype(dtype)
                     self.tensors[t] = np.broadcast_to(value, out_shape).copy()
+
+    def loops(self, op: Any) -> None:
+        """A stage given as loops: the interpreter runs it on its own."""
+        inputs = [te.placeholder(t.shape, t.dtype, name=f"in{k}") for k, t in enumerate(op.inputs)]
+        again = replace(op, inputs=tuple(inputs), outputs=[])
+        again.outputs.extend(te.Tensor(again, i, b.shape, b.dtype) for i, b in enumerate(op.output_buffers))
+        arrays = [np.ascontiguousarray(self.tensor(t)) for t in op.inputs]
+        outs = [np.zeros([self.size(d) for d in b.shape], dt.to_numpy(b.dtype)) for b in op.output_buffers]
+        told = {d for t in [*inputs, *again.outputs] for d in t.shape if isinstance(d, ex.Var)}
+        scalars = [v for v in self.vars if v not in told]
+        f = te.create_prim_func([*inputs, *again.outputs, *scalars])
+        interpret(f, *arrays, *outs, *(int(self.vars[v]) for v in scalars))
+        self.tensors.update(zip(op.outputs, outs))
 
     def reduction(self, r: Reduce, env: dict[Any, Any], extents: list[int], n: int) -> np.ndarray:
         assert len(r.source) == 1
@@ -89,6 +107,8 @@ class TensorEvaluator:
             return dt.to_numpy(e.dtype).type(e.value)
         if isinstance(e, ProducerLoad):
             source = self.tensor(e.producer)
+            if source.size == 0:
+                return np.zeros((), source.dtype)
             index = [np.clip(self.value(i, env), 0, max(n - 1, 0)) for i, n in zip(e.indices, source.shape)]
             return source[tuple(index)] if index else source[()]
         if kind in (ex.Div, ex.Mod):

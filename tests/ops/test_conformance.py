@@ -49,3 +49,9 @@ def test_infer(name: str) -> None:
 def test_compute(name: str) -> None:
     for sample in _cases(name):
         harness.assert_close(harness.compute(sample), harness.expected(sample), sample)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_loops(name: str) -> None:
+    for sample in _cases(name):
+        harness.assert_close(harness.compute(sample, "interp"), harness.expected(sample), sample)

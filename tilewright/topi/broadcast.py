@@ -21,15 +21,16 @@ Operand = Any
 """A te.Tensor, or a number or scalar expression."""
 
 
-def broadcast(name: str, f: Callable[..., PrimExpr], *operands: Operand) -> te.Tensor:
-    """`f` of the elements of all operands under numpy's broadcasting; numbers take the dtype of the first tensor."""
+def broadcast(name: str, f: Callable[..., PrimExpr], *operands: Operand, dtype: str | None = None) -> te.Tensor:
+    """`f` of the elements of all operands under numpy's broadcasting; numbers take `dtype`, or that of the first tensor."""
     tensors = [x for x in operands if isinstance(x, te.Tensor)]
     shape = broadcast_shape(*(t.shape for t in tensors))
+    scalar = dtype or tensors[0].dtype
 
     def at(x: Operand, index: Sequence[Any]) -> PrimExpr:
         if isinstance(x, te.Tensor):
             return x(*broadcast_index(index, x.shape))
-        return cast(tir.convert(x, tensors[0].dtype), tensors[0].dtype)
+        return cast(tir.convert(x, scalar), scalar)
 
     return te.compute(tuple(shape), lambda *i: f(*(at(x, i) for x in operands)), name=name)
 
@@ -140,7 +141,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> te.Tensor:
         c = c if dt.is_bool(c.dtype) else tir.NE(c, const(0, c.dtype))
         return tir.Select(c, cast(a, dtype or a.dtype), cast(b, dtype or b.dtype))
 
-    return broadcast("where", choose, condition, x, y)
+    return broadcast("where", choose, condition, x, y, dtype=dtype)
 
 
 def broadcast_to(x: te.Tensor, shape: Sequence[Any]) -> te.Tensor:

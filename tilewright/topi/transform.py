@@ -112,6 +112,7 @@ def concatenate(tensors: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
     """The tensors one after the other along `axis`."""
     first = tensors[0]
     axis %= len(first.shape)
+    tensors = [t for t in tensors if as_int(t.shape[axis]) != 0] or [first]
     starts: list[PrimExpr] = []
     total: PrimExpr = const(0, "int64")
     for t in tensors:
