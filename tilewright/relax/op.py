@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.relax.ir import Call, Expr
 from tilewright.relax.struct_info import StructInfo
+from tilewright.support.lazy import resolve
 
 if TYPE_CHECKING:
     from tilewright.relax.block_builder import BlockBuilder
@@ -118,3 +119,10 @@ class Op:
     def samples(cls) -> list[Sample]:
         """Cases for the conformance test; every operator has some."""
         return []
+
+
+def __getattr__(name: str) -> Any:
+    """Operators as functions: `relax.op.add`, `relax.op.nn.conv2d` (see ops/api.py)."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(resolve("ops.root"), name)

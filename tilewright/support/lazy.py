@@ -24,6 +24,7 @@ LAZY: dict[str, str] = {
     "artifact.link": "tilewright.backends.llvm.artifact:link_in_process",
     "artifact.write": "tilewright.backends.llvm.artifact:write",
     "artifact.load": "tilewright.backends.llvm.artifact:load",
+    "ops.root": "tilewright.ops.api:ROOT",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
 }
 """What a name stands for: `module:attribute`."""
