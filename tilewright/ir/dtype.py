@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _PATTERN = re.compile(
-    r"(bool|handle|void|bfloat|float8_[a-z0-9]+|float4_[a-z0-9]+|float|int|uint)(\d*)(?:x(\d+))?$", re.ASCII
+    r"(bool|handle|void|bfloat|float8_[a-wyz0-9]+|float4_[a-wyz0-9]+|float|int|uint)(\d*)(?:x(\d+))?$", re.ASCII
 )
 
 

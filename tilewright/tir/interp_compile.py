@@ -519,11 +519,11 @@ class _Source:
         b, b0, b1 = self.expr(e.b)
         least = type(e) is ex.Min
         if dt.lanes(e.dtype) > 1:
-            x, y = self.fresh("x"), self.fresh("y")
-            code = f"(lambda {x}, {y}: _np.where({x} {'<' if least else '>'} {y}, {x}, {y}))({a}, {b})"
+            code = f"_np.{'minimum' if least else 'maximum'}({a}, {b})"
         elif dt.is_float(e.dtype):
             x, y = self.fresh("x"), self.fresh("y")
-            code = f"(lambda {x}, {y}: {x} if {x} {'<' if least else '>'} {y} else {y})({a}, {b})"
+            # NaN on either side gives NaN, as in numpy
+            code = f"(lambda {x}, {y}: {x} if {x} {'<' if least else '>'} {y} or {x} != {x} else {y})({a}, {b})"
         else:
             code = f"{'min' if least else 'max'}({a}, {b})"
         if dt.is_float(e.dtype):
