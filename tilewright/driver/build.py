@@ -93,7 +93,7 @@ def build(
     """
     del target_host, options
     if isinstance(mod, PrimFunc):
-        mod = IRModule.from_expr(mod, None if mod.attrs.get("global_symbol") else name)
+        mod = IRModule.from_expr(mod, None if name == "main" else name)
     if hasattr(mod, "mod") and isinstance(mod.mod, IRModule):  # a Schedule
         mod = mod.mod
     if not isinstance(mod, IRModule):

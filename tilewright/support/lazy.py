@@ -25,6 +25,10 @@ LAZY: dict[str, str] = {
     "artifact.write": "tilewright.backends.llvm.artifact:write",
     "artifact.load": "tilewright.backends.llvm.artifact:load",
     "ops.root": "tilewright.ops.api:ROOT",
+    "relax.build": "tilewright.driver.vm:build",
+    "relax.vm": "tilewright.driver.vm:VirtualMachine",
+    "relax.vm_executable": "tilewright.driver.vm:VMExecutable",
+    "relax.frontend": "tilewright.frontend.relax_names:frontend",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
 }
 """What a name stands for: `module:attribute`."""
