@@ -21,6 +21,8 @@ class Binary(Op):
     One operand may be a scalar value (a PrimValue): it takes the dtype of the other.
     """
 
+    elementwise: ClassVar[bool] = True
+
     kinds: ClassVar[str] = "fi"
     bool_result: ClassVar[bool] = False
     mixed: ClassVar[bool] = False

@@ -19,6 +19,8 @@ from tilewright.relax.struct_info import TensorStructInfo
 class Unary(Op):
     """The family of operators on the elements of one tensor; made by `unary`."""
 
+    elementwise: ClassVar[bool] = True
+
     kinds: ClassVar[str] = "f"
     bool_result: ClassVar[bool] = False
     span_: ClassVar[tuple[float, float]] = (-3.0, 3.0)
@@ -158,6 +160,8 @@ IsFinite = unary("isfinite", np.isfinite, topi.isfinite, torch=_aten("isfinite")
 class Clip(Op, name="clip"):
     """min(max(x, min), max); the bounds are scalar values. NaN stays NaN."""
 
+    elementwise: ClassVar[bool] = True
+
     def infer(self, x: Any, min: Any, max: Any) -> TensorStructInfo:
         si = tensor(self, x)
         check_dtype(self, si.dtype, "fi", operand=x)
@@ -185,6 +189,8 @@ class Clip(Op, name="clip"):
 @dataclass(frozen=True)
 class AsType(Op, name="astype", torch="aten._to_copy.default"):
     """Every element converted to `dtype`: float to integer truncates, anything to bool is `x != 0`."""
+
+    elementwise: ClassVar[bool] = True
 
     dtype: str = "float32"
 

@@ -72,6 +72,8 @@ class Op:
     name: ClassVar[str] = ""
     onnx: ClassVar[tuple[str, ...]] = ()
     torch: ClassVar[tuple[str, ...]] = ()
+    elementwise: ClassVar[bool] = False
+    """Does it work element by element, operands broadcast, whatever the order of axes?"""
 
     def __init_subclass__(
         cls, *, name: str | None = None, onnx: str | Iterable[str] = (), torch: str | Iterable[str] = (), **kw: Any

@@ -203,7 +203,7 @@ def broadcast_shapes(
         out = tuple(broadcast_dim(x, y, what) for x, y in zip(pa, pb))
     except CompileError as e:
         d = e.diagnostics[0]
-        text = f"shapes {show_shape(a)} and {show_shape(b)}: {d.message}"
+        text = f"{what} of shapes {show_shape(a)} and {show_shape(b)}{d.message.removeprefix(what)}"
         raise CompileError.at(d.code, text, hint="broadcasting needs equal dimensions, or a 1") from None
     return broadcast_shapes(out, more[0], *more[1:], what=what) if more else out
 

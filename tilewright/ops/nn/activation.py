@@ -57,6 +57,8 @@ Softsign = unary("nn.softsign", lambda x: x / (1 + np.abs(x)), tnn.softsign, onn
 class Parametric(Op):
     """The family of activations with attributes; made by `parametric`."""
 
+    elementwise: ClassVar[bool] = True
+
     numpy: ClassVar[Callable[..., Any]]
     tensor: ClassVar[Callable[..., Any]]
 

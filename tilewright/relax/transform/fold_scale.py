@@ -107,9 +107,10 @@ class _Fold(GraphMutator):
             if not np.all(c.data != 0):
                 return call
             name, c = "multiply", Constant((1 / c.data.astype(np.float64)).astype(c.data.dtype))
-            exact = np.all(np.log2(np.abs(c.data.astype(np.float64))) % 1 == 0)
-            if not exact and self.scaled(x, c) is None:
-                return call
+            made = self.scaled(x, c)
+            if made is None and np.all(np.log2(np.abs(c.data.astype(np.float64))) % 1 == 0):
+                made = _call("multiply", x, c)  # a power of two: the reciprocal is exact
+            return call if made is None else made
         made = self.scaled(x, c) if name == "multiply" else self.shifted(x, c)
         return call if made is None else made
 

@@ -224,7 +224,7 @@ class _Layout(GraphMutator):
         if perm is None:
             return None
         rule = RULES.get(e.op.name)
-        if rule is None and getattr(e.op, "elementwise", False):
+        if rule is None and (getattr(e.op, "elementwise", False) or e.op.name == "where"):
             rule = _elementwise
         made = rule(self, e, perm) if rule is not None else None
         if made is None:

@@ -9,29 +9,41 @@ from tilewright.relax.transform.canonicalise_bindings import canonicalise_bindin
 from tilewright.relax.transform.cse import cse
 from tilewright.relax.transform.dead_code import dead_code
 from tilewright.relax.transform.fold_constant import fold_constant
+from tilewright.relax.transform.fold_scale import decompose_batch_norm, fold_scale
 from tilewright.relax.transform.fuse_ops import fuse_ops
 from tilewright.relax.transform.fuse_tir import fuse_tir
+from tilewright.relax.transform.layout import layout_pass
 from tilewright.relax.transform.legalise import legalise
 from tilewright.relax.transform.normalise import normalise
 from tilewright.relax.transform.op_pattern import annotate_op_pattern
+from tilewright.relax.transform.pack_weights import pack_weights_pass
+from tilewright.relax.transform.simplify_views import simplify_views
 
 __all__ = ["graph_pipeline"]
 
 
 def graph_pipeline(target: Any = None) -> list[Pass]:
     """The passes in order for `target` (its vector width decides how weights are packed)."""
-    del target
     return [
         normalise,
+        decompose_batch_norm,
         fold_constant,
+        simplify_views,
+        canonicalise_bindings,
+        cse,
+        dead_code,
+        fold_scale,
+        dead_code,
+        layout_pass(target),
+        pack_weights_pass(target),
+        simplify_views,
         canonicalise_bindings,
         cse,
         dead_code,
         legalise,
-        fold_constant,
-        canonicalise_bindings,
         annotate_op_pattern,
         fuse_ops,
         fuse_tir,
+        canonicalise_bindings,
         dead_code,
     ]
