@@ -72,7 +72,7 @@ def imported(model: Any, feeds: Mapping[str, Array], **options: Any) -> list[Arr
     from tilewright.frontend.onnx import from_onnx
 
     module = from_onnx(model, **options)
-    names = module["main"].attrs["input_names"]
+    names = module.attrs["input_names"]
     result = evaluate(module, *(feeds[n] for n in names))
     return [np.asarray(r) for r in (result if isinstance(result, (tuple, list)) else [result])]
 

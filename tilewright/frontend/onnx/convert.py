@@ -44,7 +44,7 @@ def from_onnx(
     function's attribute `params`.
 
     Dimensions that the model names (`dim_param`) become variables of that name; unknown ones get a variable each. The
-    function's attributes `input_names` and `output_names` are the model's names, `num_input` counts the inputs.
+    module's attributes `input_names` and `output_names` are the model's names; the function's `num_input` counts the inputs.
 
     Raises CompileError with everything that is wrong (TW03nn, see errors.py).
     """
@@ -91,16 +91,14 @@ class Importer:
 
     def finish(self, module: IRModule, names: list[str]) -> IRModule:
         """The module with what people need to know of `main`."""
-        attrs: dict[str, Any] = {
-            "num_input": len(names),
-            "input_names": tuple(names),
-            "output_names": tuple(o.name for o in self.source.graph.output),
-            "model_name": self.source.name,
-        }
+        attrs: dict[str, Any] = {"num_input": len(names)}
         if self.keep_params:
             attrs["params"] = tuple(c.data for _, c in self.params)
         main = module.get_global_var("main")
-        return module.with_({main: module[main].with_attr(attrs)})
+        module = module.with_({main: module[main].with_attr(attrs)})
+        module = module.with_attr("input_names", tuple(names))
+        module = module.with_attr("output_names", tuple(o.name for o in self.source.graph.output))
+        return module.with_attr("model_name", self.source.name)
 
     def report(self) -> None:
         """Raise what was collected so far."""
