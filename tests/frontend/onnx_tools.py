@@ -67,9 +67,8 @@ def expected(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
 
 def imported(model: Any, feeds: Mapping[str, Array], **options: Any) -> list[Array]:
     """What the imported graph means, by the numpy references of its operators."""
-    from tilewright.relax.evaluate import evaluate
-
     from tilewright.frontend.onnx import from_onnx
+    from tilewright.relax.evaluate import evaluate
 
     module = from_onnx(model, **options)
     names = module.attrs["input_names"]

@@ -7,6 +7,7 @@ not read `/etc/passwd` into its weights.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.frontend.onnx.errors import describe, failure, node_error
+from tilewright.ir.dtype import to_numpy
 
 __all__ = ["MIN_OPSET", "ModelSource", "all_nodes", "element_type", "load", "ordered", "subgraphs", "tensor_array"]
 
@@ -292,6 +294,14 @@ def _external(source: ModelSource, tensor: Any, dtype: np.dtype[Any], shape: tup
     return np.memmap(path, dtype, "r", offset, shape)
 
 
+def _raw(source: ModelSource, data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:
+    """An array over the bytes of a tensor, without a copy."""
+    needed = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if needed != len(data):
+        raise failure("TW0311", f"{what} of shape {shape} needs {needed} bytes and has {len(data)}", source.name)
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
 def tensor_array(source: ModelSource, tensor: Any) -> NDArray[Any]:
     """The numpy array of a TensorProto; external data is mapped read-only.
 
@@ -301,11 +311,11 @@ def tensor_array(source: ModelSource, tensor: Any) -> NDArray[Any]:
     dtype = element_type(source, tensor.data_type, what)
     shape = tuple(int(d) for d in tensor.dims)
     if tensor.data_location == 1 and tensor.data_type < 21:
-        from tilewright.ir.dtype import to_numpy
-
         return _external(source, tensor, to_numpy(dtype), shape)
     if tensor.data_location == 1:
         raise failure("TW0314", f"{what}: external data of {dtype} is not supported", source.name)
+    if tensor.HasField("raw_data") and tensor.data_type < 17 and sys.byteorder == "little":
+        return _raw(source, tensor.raw_data, to_numpy(dtype), shape, what)
     helper: Any = import_module("onnx.numpy_helper")
     try:
         array: NDArray[Any] = helper.to_array(tensor)

@@ -209,44 +209,30 @@ def slice_10(n: NodeContext, x: Any, starts: Any, ends: Any, axes: Any = None, s
 
 
 def _slice(n: NodeContext, x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
+    """numpy's rules hold in ONNX too; bounds of the whole dimension leave it alone."""
     rank, shape = n.rank(x), n.shape(x)
     axes = [n.axis(a, rank, "axes") for a in (axes if axes is not None else range(len(starts)))]
     steps = steps or [1] * len(axes)
-    begin, end = [], []
-    for a, b, f, s in zip(axes, starts, ends, steps):
-        begin.append(_bound(shape[a], b, s, True))
-        end.append(_bound(shape[a], f, s, False))
-    keep = [i for i, a in enumerate(axes) if not (steps[i] == 1 and _is(begin[i], 0) and end[i] is shape[a])]
+    if not len(axes) == len(starts) == len(ends) == len(steps):
+        raise n.malformed(f"it has {len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
+    keep = [
+        i
+        for i, a in enumerate(axes)
+        if not (steps[i] == 1 and _is(starts[i], 0) and (_at_least(ends[i], shape[a]) or n.same(ends[i], shape[a])))
+    ]
     if not keep:
         return x
     return n.op(
-        "strided_slice", x, n.shape_expr([axes[i] for i in keep]), n.shape_expr([begin[i] for i in keep]),
-        n.shape_expr([end[i] for i in keep]), n.shape_expr([steps[i] for i in keep]),
+        "strided_slice", x, n.shape_expr([starts[i] for i in keep]), n.shape_expr([ends[i] for i in keep]),
+        axes=[axes[i] for i in keep], strides=[steps[i] for i in keep],
     )  # fmt: skip
 
 
-def _bound(size: Any, value: Any, step: int, is_start: bool) -> Any:
-    """A bound of a slice, within [0, size] (forwards) or [-1, size - 1] (backwards, where -1 is before the first)."""
-    from tilewright.relax.dims import difference, simplify_dim
-
-    low, high = (0, size) if step > 0 else (-1, size - 1)
-    if isinstance(value, int) and isinstance(size, IntImm):
-        v = value + size.value if value < 0 else value
-        return max(low, min(v, int(getattr(high, "value", high))))
-    if isinstance(value, int):
-        if value >= 2**31 - 1 or (value == -1 and step < 0 and is_start):
-            return high
-        if value <= -(2**31) + 1:
-            return low
-        v = value if value >= 0 else size + value
-    else:
-        v = value
-    gap = difference(v, high)
-    if gap is not None and gap >= 0:
-        return high
-    if isinstance(v, int) and v == 0:
-        return low if step > 0 else 0
-    return simplify_dim(e.maximum(e.minimum(v, high), e.IntImm("int64", low)))
+def _at_least(end: Any, size: Any) -> bool:
+    """Is a constant end behind the dimension, whatever its size may be?"""
+    if not isinstance(end, int):
+        return False
+    return end >= (size.value if isinstance(size, IntImm) else 2**31 - 1)
 
 
 @onnx_op("Pad", since=2)
@@ -268,7 +254,7 @@ def _pad(n: NodeContext, x: Any, pads: list[int], value: float, axes: list[int] 
     before, after = [0] * rank, [0] * rank
     for i, a in enumerate(where):
         before[a], after[a] = pads[i], pads[i + len(where)]
-    mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}.get(
+    mode = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "circular"}.get(
         n.attr("mode", "constant")
     )
     if mode is None:
