@@ -191,10 +191,10 @@ def test_environment_sets_the_default(monkeypatch):
 
 def test_process_ends_cleanly_while_workers_spin():
     code = (
-        "from tilewright.support.lazy import resolve\nimport sys\nsys.path.insert(0, %r)\nimport native\n"
+        f"from tilewright.support.lazy import resolve\nimport sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport native\n"
         "n = native.native(); n.pool.set_num_threads(4)\n"
         "import numpy as np\nc = np.zeros(100, np.int32)\nn.many(c.ctypes.data, 100, 50)\nprint(c.min())"
-    ) % str(Path(__file__).parent)
+    )
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout.strip()) == (0, "50"), done.stderr

@@ -30,7 +30,7 @@ def by_name(signature: Signature, args: Sequence[Any], named: Mapping[str, Any])
     for name, value in named.items():
         if name not in names:
             close = get_close_matches(name, names, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = f"; did you mean {close[0]!r}?" if close else "."
             raise TypeError(f"{signature.name}() has no input {name!r}{hint} Its inputs: {_inputs(signature)}")
         if name in values:
             raise TypeError(f"{signature.name}() got the input {name!r} twice")
@@ -68,7 +68,7 @@ def repair(signature: Signature, args: Sequence[Any], error: BaseException) -> t
     changed = False
     for p, a in zip(signature.inputs, args):
         try:
-            value = _scalar(p, a) if p.shape is None else _tensor(p, a, dims)
+            value = _scalar(p, a) if p.shape is None else _tensor(p, a, dims, bool(signature.outputs))
         except (TypeError, ValueError) as wrong:
             raise type(wrong)(f"{signature.name}(): input {p.name!r} {wrong}") from None
         changed |= value is not a
@@ -91,8 +91,9 @@ def _kind(a: Any) -> str:
     return f"{type(a).__name__} {a!r}"[:60]
 
 
-def _tensor(p: Param, a: Any, dims: dict[str, tuple[int, str]]) -> Any:
-    from tilewright.runtime.ffi import tensor_from
+def _tensor(p: Param, a: Any, dims: dict[str, tuple[int, str]], may_copy: bool) -> Any:
+    """The array itself, or what shares its memory, or (`may_copy`) a copy in the layout that is needed."""
+    from tilewright.runtime.ffi import tensor_from, to_numpy
 
     needs = str(p).partition(": ")[2]
     if isinstance(a, np.generic):
@@ -111,6 +112,7 @@ def _tensor(p: Param, a: Any, dims: dict[str, tuple[int, str]]) -> Any:
         usable = a.flags.c_contiguous and a.flags.aligned and a.dtype.isnative
         if usable and a.flags.writeable and a.dtype.kind != "V" and a.dtype.name == p.dtype and not _exotic(p.dtype):
             return a
+        _may_copy(usable or may_copy, needs)
         return tensor_from(a if usable else np.array(a, dtype=a.dtype.newbyteorder("="), order="C"))
     torch: Any = sys.modules.get("torch")
     if torch is not None and isinstance(a, torch.Tensor):
@@ -119,13 +121,20 @@ def _tensor(p: Param, a: Any, dims: dict[str, tuple[int, str]]) -> Any:
         fixed = a.detach() if a.requires_grad else a
         if fixed.is_conj() or fixed.is_neg():
             fixed = fixed.resolve_conj().resolve_neg()
+        _may_copy(fixed.is_contiguous() or may_copy, needs)
         return fixed if fixed.is_contiguous() else fixed.contiguous()
     tensor = tensor_from(a)
     if not tensor.is_contiguous():
-        from tilewright.runtime.ffi import to_numpy
-
+        _may_copy(may_copy, needs)
         return tensor_from(np.ascontiguousarray(to_numpy(tensor)))
     return a if type(a) is type(tensor) else tensor
+
+
+def _may_copy(allowed: bool, needs: str) -> None:
+    if not allowed:
+        raise ValueError(
+            f"must be row-major, compact and aligned ({needs}): this function may write to it, so it is not copied"
+        )
 
 
 def _exotic(dtype: str) -> bool:
