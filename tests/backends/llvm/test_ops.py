@@ -47,7 +47,9 @@ def elementwise(f, dtypes, out_dtype, lanes):
     i = Var("i", "int64")
     index = i if lanes == 1 else Ramp(i * lanes, E.IntImm("int64", 1), lanes)
     value = f(*(T.BufferLoad(b, (index,)) for b in ins))
-    body = T.For(i, E.IntImm("int64", 0), E.IntImm("int64", N // lanes), T.ForKind.SERIAL, T.BufferStore(out, value, (index,)))
+    body = T.For(
+        i, E.IntImm("int64", 0), E.IntImm("int64", N // lanes), T.ForKind.SERIAL, T.BufferStore(out, value, (index,))
+    )
     return T.PrimFunc((*(b.data for b in ins), out.data), body, attrs={"global_symbol": "f", "tir.noalias": True})
 
 
@@ -111,7 +113,9 @@ def test_casts(source, lanes):
     for target in [*INTS, *FLOATS, *SMALL, "bool"]:
         x = a
         if dt.is_float(source) and dt.is_int(target):
-            x = np.clip(np.nan_to_num(a.astype("f8"), nan=1, posinf=2, neginf=-2), -100 if not dt.is_uint(target) else 0, 100)
+            x = np.clip(
+                np.nan_to_num(a.astype("f8"), nan=1, posinf=2, neginf=-2), -100 if not dt.is_uint(target) else 0, 100
+            )
             x = x.astype(a.dtype)
         if source == "uint64" and dt.is_float(target):
             x = a >> np.uint64(2)  # the interpreter's float types take no greater integers
@@ -123,7 +127,13 @@ def test_logic_and_select(lanes):
     a, b, c = values("bool", 0), values("bool", 1), values("float32", 2)
     check(lambda x, y: E.And(E.Not(x), E.Or(x, y)), ["bool"] * 2, "bool", [a, b], lanes)
     check(lambda x, y: E.Select(x, y, y + y), ["bool", "float32"], "float32", [a, c], lanes)
-    check(lambda x, y: call_intrin(y.dtype, "tir.if_then_else", x, y, y * y), ["bool", "float32"], "float32", [a, c], lanes)
+    check(
+        lambda x, y: call_intrin(y.dtype, "tir.if_then_else", x, y, y * y),
+        ["bool", "float32"],
+        "float32",
+        [a, c],
+        lanes,
+    )
     check(lambda x: call_intrin(dt.with_lanes("bool", lanes), "tir.isnan", x), ["float32"], "bool", [c], lanes)
 
 
