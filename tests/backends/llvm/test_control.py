@@ -8,7 +8,7 @@ import pytest
 from tilewright.arith import expr as E
 from tilewright.arith.expr import Broadcast, Call, IntImm, Let, Ramp, Var, call_intrin, const
 from tilewright.backends.llvm.testing import contiguous, load_kernel, run_kernel
-from tilewright.ir.op import GlobalVar
+from tilewright.ir.op import GlobalVar, Op
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir import ir as T
 
@@ -266,7 +266,7 @@ def test_packed_calls_of_registered_functions():
     grid = T.decl_buffer([2, 3], "float32", "grid", data=a.data)
     call = Call(
         "int64",
-        E.Op.get("tir.tvm_call_packed"),
+        Op.get("tir.tvm_call_packed"),
         (E.StringImm("tilewright.test.record"), grid, E.StringImm("hi"), n, const(2.5), const(True)),
     )
     k = load_kernel(func([a, n, out], T.BufferStore(out, call, (const(0),))))
@@ -287,7 +287,7 @@ def test_packed_calls_of_registered_functions():
 
 
 def test_packed_call_of_unknown_function():
-    call = T.Evaluate(Call("int32", E.Op.get("tir.tvm_call_packed"), (E.StringImm("tilewright.test.nothing"),)))
+    call = T.Evaluate(Call("int32", Op.get("tir.tvm_call_packed"), (E.StringImm("tilewright.test.nothing"),)))
     with pytest.raises(ValueError, match=r"no function is registered as tilewright.test.nothing"):
         run_kernel(func([], call))
 
