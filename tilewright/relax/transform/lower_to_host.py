@@ -21,9 +21,11 @@ from tilewright.ir.op import GlobalVar, Op
 from tilewright.ir.rewrite import free_vars, substitute
 from tilewright.ir.structure import structural_equal
 from tilewright.relax import ir as rx
-from tilewright.relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from tilewright.relax.dims import difference, show_dim
+from tilewright.relax.struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from tilewright.relax.transform.plan_memory import MemoryPlan, Request, plan
 from tilewright.support.diagnostics import CompileError
+from tilewright.tir.build import tw_raise
 from tilewright.tir.ir import (
     Allocate,
     AllocateConst,
@@ -95,6 +97,14 @@ class Copy:
 
     source: Tensor
     target: Tensor
+
+
+@dataclass
+class Check:
+    """Stop unless two dimensions that inference took for equal are."""
+
+    have: PrimExpr
+    want: PrimExpr
 
 
 @dataclass
@@ -233,12 +243,21 @@ class _Collector:
 
     def match_cast(self, b: rx.MatchCast) -> Value:
         value, info = self.value(b.value), b.struct_info
-        if isinstance(value, Tensor) and isinstance(info, TensorStructInfo) and info.shape is not None:
-            for have, want in zip(value.shape, info.shape, strict=True):
-                if isinstance(want, Var) and want not in self.bound:
-                    self.symbols[want] = have
-                elif not structural_equal(self.dim(want), have):
-                    raise self.fail(f"match_cast of a dimension {have!r} to {want!r} cannot be proved")
+        have: Sequence[PrimExpr] = ()
+        want: Sequence[PrimExpr] = ()
+        if isinstance(value, Tensor) and isinstance(info, TensorStructInfo):
+            have, want = value.shape, info.shape or ()
+        elif isinstance(value, rx.ShapeExpr) and isinstance(info, ShapeStructInfo):
+            have, want = value.values, info.values or ()
+        for x, y in zip(have, want):
+            if isinstance(y, Var) and y not in self.bound and y not in self.symbols:
+                self.symbols[y] = x
+                continue
+            gap = difference(x, self.dim(y))
+            if gap is None:
+                self.add(Check(x, self.dim(y)), [])
+            elif gap:
+                raise self.fail(f"match_cast of a dimension {show_dim(x)} to {show_dim(y)}, which differs")
         return value
 
     def compute(self, e: Any, info: StructInfo | None) -> Value:
@@ -349,6 +368,10 @@ class _Emitter:
             return Evaluate(call_intrin("handle", "tir.call_extern", StringImm("memcpy"), target, source, size))
         if isinstance(w, PackedCall):
             return self.packed(w)
+        if isinstance(w, Check):
+            text = f"dimensions that have to be equal are not: {show_dim(w.have)} is %lld, {show_dim(w.want)} is %lld"
+            text = text.replace("%", "%%").replace("%%lld", "%lld")
+            return IfThenElse(w.have != w.want, Evaluate(tw_raise("ValueError", text, w.have, w.want)))
         assert isinstance(w, Branch)
         flag = pointer_var("cond", "bool")
         load = BufferLoad(decl_buffer([1], "bool", "cond", data=flag), (const(0, "int64"),))
