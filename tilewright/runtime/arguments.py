@@ -26,7 +26,7 @@ def by_name(signature: Signature, args: Sequence[Any], named: Mapping[str, Any])
     names = [p.name for p in signature.inputs]
     values: dict[str, Any] = dict(zip(names, args))
     if len(args) > len(names):
-        raise TypeError(_count(signature, len(args)))
+        raise TypeError(count_message(signature, len(args)))
     for name, value in named.items():
         if name not in names:
             close = get_close_matches(name, names, 1)
@@ -48,7 +48,8 @@ def _inputs(signature: Signature) -> str:
     return ", ".join(map(str, signature.inputs)) or "none"
 
 
-def _count(signature: Signature, got: int) -> str:
+def count_message(signature: Signature, got: int) -> str:
+    """What to say of a wrong number of inputs."""
     n = len(signature.inputs)
     return f"{signature.name}() takes {n} input{'' if n == 1 else 's'} ({_inputs(signature)}), got {got}"
 
@@ -62,7 +63,7 @@ def repair(signature: Signature, args: Sequence[Any], error: BaseException) -> t
     if len(args) != len(signature.inputs):
         if len(args) == len(signature.inputs) + len(signature.outputs):
             return None  # the caller gave memory for the results
-        raise TypeError(_count(signature, len(args))) from error
+        raise TypeError(count_message(signature, len(args))) from error
     dims: dict[str, tuple[int, str]] = {}
     out: list[Any] = []
     changed = False

@@ -50,9 +50,8 @@ class Executable:
         """
         if named or (len(args) == 1 and isinstance(args[0], dict)):
             args = arguments.by_name(self.signature, args, named)
-        if len(args) != len(self.signature.inputs):
-            names = ", ".join(p.name for p in self.signature.inputs)
-            raise TypeError(f"{self.signature.name} takes {len(self.signature.inputs)} inputs ({names}), {len(args)} given")
+        if len(args) > len(self.signature.inputs):  # the native function would take them as memory for the results
+            raise TypeError(arguments.count_message(self.signature, len(args)))
         try:
             result = self.function(*args)
         except (TypeError, ValueError, BufferError, RuntimeError) as error:

@@ -7,6 +7,7 @@ unless another package has set its own class before.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
@@ -19,7 +20,21 @@ from tilewright.support.lazy import resolve
 
 __all__ = ["Device", "NDArray", "ffi", "function_at", "tensor_from", "to_numpy"]
 
-ffi: Any = import_module("tvm_ffi")
+
+
+def _import_ffi() -> Any:
+    """The package `tvm_ffi`. By itself it imports torch, where torch is installed, which takes seconds; it needs it only for a
+    clash of symbols seen on Windows. A program that uses torch has imported it before, and then nothing is kept away."""
+    if "torch" in sys.modules or "tvm_ffi" in sys.modules or sys.platform == "win32":
+        return import_module("tvm_ffi")
+    sys.modules["torch"] = None  # pyright: ignore[reportArgumentType]  (imports of it fail until it is taken out again)
+    try:
+        return import_module("tvm_ffi")
+    finally:
+        del sys.modules["torch"]
+
+
+ffi: Any = _import_ffi()
 _core: Any = import_module("tvm_ffi.core")
 
 _DEVICE_CODES = {"llvm": 1, "stackvm": 1, "cpu": 1, "c": 1, "hybrid": 1, "cuda": 2, "nvptx": 2, "cl": 4, "opencl": 4, "vulkan": 7,

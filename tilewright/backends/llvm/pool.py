@@ -101,7 +101,7 @@ def pool() -> Pool:
 
 
 def _load() -> Pool:
-    import_module("tvm_ffi")  # its library is loaded for everybody: the text refers to its error functions
+    import_module("tilewright.runtime.ffi")  # its library is loaded for everybody: the text refers to its error functions
     ll: Any = import_module("llvmlite.binding")
     triple: str = ll.get_process_triple()
     data = runtime_object(triple)

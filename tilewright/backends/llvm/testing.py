@@ -34,7 +34,7 @@ class Kernel:
     """A loaded function of the kernel calling convention. `text`: its LLVM IR; `assembly()`: its machine code as text."""
 
     def __init__(self, funcs: Sequence[PrimFunc], target: Target, opt: str, entry: str | None = None) -> None:
-        import_module("tvm_ffi")
+        import_module("tilewright.runtime.ffi").ffi
         self.target, self.opt = target, opt
         result = emit_module(funcs, target)
         self.text, self._constants = result.text, result.constants
@@ -93,7 +93,7 @@ class Kernel:
 
 def raise_pending(status: int) -> None:
     """Raise the error that the native code left in the FFI's slot."""
-    ffi: Any = import_module("tvm_ffi")
+    ffi: Any = import_module("tilewright.runtime.ffi").ffi
     if status != -1:
         raise RuntimeError(f"the kernel returned status {status}")
     raiser = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)(
