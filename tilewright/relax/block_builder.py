@@ -373,7 +373,8 @@ class BlockBuilder:
             return make_tuple(fields)
         if is_leaf(expr):
             return expr
-        return self.emit(expr)
+        value = self.normal(expr)
+        return value if is_leaf(value) else self.emit(value)
 
     def normal(self, expr: Any) -> Any:
         """`expr` as a binding's value: its operands are leaves and its struct info is known."""
