@@ -62,7 +62,7 @@ def check(f, dtypes, out_dtype, arrays, lanes, opt="auto"):
     if dt.is_float(out_dtype):
         a, b = got.astype("f8"), want.astype("f8")
         rtol = {"float32": 1e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1e-2}.get(out_dtype, 0)
-        np.testing.assert_allclose(a, b, rtol=rtol if rtol > 1e-3 else rtol, atol=0)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=0)
     else:
         np.testing.assert_array_equal(got, want)
 

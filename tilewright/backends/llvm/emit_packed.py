@@ -2,7 +2,7 @@
 of a symbol with that convention.
 
 Arguments are 16-byte values on the stack (type index, padding, payload): integers, bools, floats, strings as C strings,
-handles as opaque pointers, buffers as DLTensors that are built beside them. A registered function is looked up at each call,
+handles as opaque pointers, buffers as tensors that view them and must not be kept by the callee. A registered function is looked up at each call,
 so that one that was registered anew is found; a Python callee costs a hundred times more than the look-up.
 """
 
@@ -21,14 +21,14 @@ from tilewright.tir.lower.make_packed_api import dtype_word
 
 __all__: list[str] = []
 
-_INT, _BOOL, _FLOAT, _POINTER, _DLTENSOR, _STRING = 1, 2, 3, 4, 7, 8
+_INT, _BOOL, _FLOAT, _POINTER, _STRING, _TENSOR = 1, 2, 3, 4, 8, 70
 _FIRST_OBJECT = 64
 
 
 @intrinsic("tvm_call_packed", "tvm_call_cpacked")
 def _call_packed(w: StmtWriter, e: E.Call) -> str:
     name = e.args[0].value
-    args = _arguments(w, e.args[1:])
+    args, objects = _arguments(w, e.args[1:])
     count = len(e.args) - 1
     result = w.alloca("[16 x i8], align 16")
     w.do(f"store i64 0, ptr {result}")
@@ -36,10 +36,13 @@ def _call_packed(w: StmtWriter, e: E.Call) -> str:
     if e.op.name == "tir.tvm_call_cpacked":  # pyright: ignore[reportAttributeAccessIssue]
         callee = symbol(name) if name in w.signatures else w.mod.declare(name, "i32 (ptr, ptr, i32, ptr)")
         status = w.inst(f"call i32 {callee}(ptr null, ptr {args}, i32 {count}, ptr {result})")
-        w.clobber(None)
-        w.check_status(status)
     else:
-        _call_registered(w, name, args, count, result)
+        status = _call_registered(w, name, args, count, result)
+    release = w.mod.declare("TVMFFIObjectDecRef", "i32 (ptr)")
+    for tensor in objects:
+        w.do(f"call i32 {release}(ptr {tensor})")
+    w.clobber(None)
+    w.check_status(status)
     return _result(w, result, e.dtype)
 
 
@@ -47,7 +50,8 @@ def _at(w: StmtWriter, pointer: str, offset: int) -> str:
     return w.op(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
 
 
-def _call_registered(w: StmtWriter, name: str, args: str, count: int, result: str) -> None:
+def _call_registered(w: StmtWriter, name: str, args: str, count: int, result: str) -> str:
+    """Look the function up and call it; gives the status."""
     text = w.alloca("[16 x i8], align 16")
     slot = w.alloca("ptr, align 8")
     w.do(f"store ptr {w.mod.string(name)}, ptr {text}")
@@ -68,8 +72,7 @@ def _call_registered(w: StmtWriter, name: str, args: str, count: int, result: st
     status = w.inst(f"call i32 {call}(ptr {function}, ptr {args}, i32 {count}, ptr {result})")
     release = w.mod.declare("TVMFFIObjectDecRef", "i32 (ptr)")
     w.do(f"call i32 {release}(ptr {function})")
-    w.clobber(None)
-    w.check_status(status)
+    return status
 
 
 def _result(w: StmtWriter, result: str, dtype: str) -> str:
@@ -93,21 +96,25 @@ def _result(w: StmtWriter, result: str, dtype: str) -> str:
     return emit_cast.convert(w, w.op(f"select i1 {is_float}, double {number}, double {whole}"), "float64", dtype)
 
 
-def _arguments(w: StmtWriter, args: tuple[Any, ...]) -> str:
+def _arguments(w: StmtWriter, args: tuple[Any, ...]) -> tuple[str, list[str]]:
+    """The table of arguments, and the objects among them that were made for the call."""
     if not args:
-        return "null"
+        return "null", []
+    objects: list[str] = []
     table = w.alloca(f"[{16 * len(args)} x i8], align 16")
     for i, a in enumerate(args):
         index, ty, value = _argument(w, a)
+        if index == _TENSOR:
+            objects.append(value)
         w.do(f"store i64 {index}, ptr {_at(w, table, 16 * i)}")
         w.do(f"store {ty} {value}, ptr {_at(w, table, 16 * i + 8)}")
-    return table
+    return table, objects
 
 
 def _argument(w: StmtWriter, a: Any) -> tuple[int, str, str]:
     """Type index, LLVM type and value of an argument's payload."""
     if isinstance(a, Buffer):
-        return _DLTENSOR, "ptr", _tensor(w, a)
+        return _TENSOR, "ptr", _tensor(w, a)
     if isinstance(a, E.StringImm):
         return _STRING, "ptr", w.mod.string(a.value)
     if isinstance(a, E.PrimExpr) and dt.lanes(a.dtype) == 1:
@@ -123,30 +130,43 @@ def _argument(w: StmtWriter, a: Any) -> tuple[int, str, str]:
 
 
 def _tensor(w: StmtWriter, b: Buffer) -> str:
-    """A DLTensor for a buffer: compact unless it has strides."""
+    """A tensor object that views a buffer: compact unless the buffer has strides. To be released after the call.
+
+    An object and not a bare DLTensor, which callees in Python could not hand on. Its block is a DLManagedTensorVersioned
+    (version 0, context 8, deleter 16, flags 24, then the DLTensor: data 32, device 40, ndim 48, dtype 52, shape 56,
+    strides 64, byte offset 72), the shape, the strides; libc's `free` is its deleter, as this code may be gone by then.
+    """
     ndim = len(b.shape)
-    tensor = w.alloca("[48 x i8], align 8")
-    dims = w.alloca(f"[{max(ndim, 1)} x i64], align 8")
-    strides = w.alloca(f"[{max(ndim, 1)} x i64], align 8")
+    malloc = w.mod.declare("malloc", "ptr (i64)")
+    block = w.inst(f"call ptr {malloc}(i64 {80 + 16 * max(ndim, 1)})")
+    got, none = w.label("got"), w.label("nomem")
+    w.branch_if(w.op(f"icmp eq ptr {block}, null"), none, got, ", !prof !1")
+    w.start(none)
+    w.raise_text("MemoryError", f"{w.name}: no memory for an argument")
+    w.start(got)
     sizes = [w.scalar64(d) for d in b.shape]
     given = [w.scalar64(s) for s in b.strides]
     step = "1"
     for i in reversed(range(ndim)):
-        w.do(f"store i64 {sizes[i]}, ptr {_at(w, dims, 8 * i)}")
-        w.do(f"store i64 {given[i] if given else step}, ptr {_at(w, strides, 8 * i)}")
+        w.do(f"store i64 {sizes[i]}, ptr {_at(w, block, 80 + 8 * i)}")
+        w.do(f"store i64 {given[i] if given else step}, ptr {_at(w, block, 80 + 8 * (ndim + i))}")
         step = w.op(f"mul i64 {step}, {sizes[i]}")
     data = w.variable(b.data)
     if b.elem_offset is not None:
         load = BufferLoad(_flat(b), (b.elem_offset,))
         data = w.expr(E.call_intrin("handle", "tir.address_of", load))
-    w.do(f"store ptr {data}, ptr {tensor}")
-    w.do(f"store i64 1, ptr {_at(w, tensor, 8)}")  # the CPU, number 0
-    w.do(f"store i32 {ndim}, ptr {_at(w, tensor, 16)}")
-    w.do(f"store i32 {dtype_word(b.dtype)}, ptr {_at(w, tensor, 20)}")
-    w.do(f"store ptr {dims}, ptr {_at(w, tensor, 24)}")
-    w.do(f"store ptr {strides}, ptr {_at(w, tensor, 32)}")
-    w.do(f"store i64 0, ptr {_at(w, tensor, 40)}")
-    return tensor
+    free = w.mod.declare("free", "void (ptr)")
+    w.do(f"store i64 {1 | 1 << 32}, ptr {block}")  # DLPack 1.1
+    for offset, ty, value in (
+        (8, "ptr", "null"), (16, "ptr", free), (24, "i64", "0"), (32, "ptr", data), (40, "i64", "1"), (48, "i32", str(ndim)),
+        (52, "i32", str(dtype_word(b.dtype))), (56, "ptr", _at(w, block, 80)), (64, "ptr", _at(w, block, 80 + 8 * ndim)),
+        (72, "i64", "0"),
+    ):  # fmt: skip
+        w.do(f"store {ty} {value}, ptr {_at(w, block, offset)}")
+    slot = w.alloca("ptr, align 8")
+    make = w.mod.declare("TVMFFITensorFromDLPackVersioned", "i32 (ptr, i32, i32, ptr)")
+    w.check_status(w.inst(f"call i32 {make}(ptr {block}, i32 0, i32 0, ptr {slot})"))
+    return w.inst(f"load ptr, ptr {slot}")
 
 
 def _flat(b: Buffer) -> Buffer:
