@@ -15,9 +15,11 @@ from typing import Any
 
 from tilewright.arith import expr as E
 from tilewright.ir.node import Node
+from tilewright.relax import ir as rx
+from tilewright.script.commands import between
 from tilewright.script.source import Source, did_you_mean
 from tilewright.support.diagnostics import CompileError
-from tilewright.tir.ir import BufferLoad, BufferRegion, IterVar
+from tilewright.tir.ir import Buffer, BufferLoad, BufferRegion, IterVar, Range
 
 __all__ = ["Environment", "Evaluator", "region_to_load"]
 
@@ -106,6 +108,16 @@ def region_to_load(r: BufferRegion) -> BufferLoad:
         else:
             raise TypeError("a slice is read as a vector, so its length must be a constant")
     return BufferLoad(r.buffer, tuple(indices))
+
+
+def _range_of(i: Any, extent: E.PrimExpr) -> Range:
+    """The range of an index or slice of a dimension."""
+    if not isinstance(i, slice):
+        e = E.convert(i)
+        return Range(e, E.IntImm(e.dtype, 1))
+    start = E.const(0, extent.dtype) if i.start is None else E.convert(i.start)
+    stop = extent if i.stop is None else E.convert(i.stop)
+    return Range(start, between(start, stop))
 
 
 def as_operand(v: Any) -> Any:
@@ -262,8 +274,14 @@ class Evaluator:
         return self.eval(n.body) if test else self.eval(n.orelse)
 
     def _subscript(self, n: ast.Subscript) -> Any:
-        base = self.eval(n.value)
-        return base[self.index(n.slice)]
+        base, index = self.eval(n.value), self.index(n.slice)
+        if isinstance(base, Buffer):
+            items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+            if any(isinstance(i, slice) and i.step is None for i in items) and len(items) == len(base.shape):
+                return BufferRegion(base, tuple(_range_of(i, d) for i, d in zip(items, base.shape, strict=True)))
+        if isinstance(base, rx.Expr) and not hasattr(base, "__getitem__"):
+            return rx.TupleGetItem(base, index)
+        return base[index]
 
     def index(self, n: ast.AST) -> Any:
         """The value between the brackets."""

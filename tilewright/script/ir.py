@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from tilewright.ir.node import Node
 from tilewright.ir.op import GlobalVar
 from tilewright.script.printer import decode_metadata
 
@@ -32,4 +34,14 @@ def module_attrs(attrs: dict[str, Any]) -> ModuleAttrs:
 
 def load_metadata(text: str) -> dict[str, list[Any]]:
     """The constants that a printed text carries (`to_script(..., show_meta=True)`)."""
-    return decode_metadata(text)
+    return as_metadata(decode_metadata(text))
+
+
+def as_metadata(metadata: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Metadata as a text refers to it: graph constants are Constant nodes."""
+    from tilewright.relax.ir import Constant
+
+    kind = "relax.expr.Constant"
+    return {
+        k: [v if isinstance(v, Node) or k != kind else Constant(v) for v in values] for k, values in metadata.items()
+    }

@@ -17,17 +17,19 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, FunctionType
 from typing import Any
 
+from tilewright.arith.build import convert
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node
 from tilewright.ir.op import GlobalVar
 from tilewright.relax import ir as rx
+from tilewright.relax.build import make_tuple
 from tilewright.script import commands as C
 from tilewright.script import ir as I
 from tilewright.script import relax as R
 from tilewright.script import tir as T
 from tilewright.script.evaluate import Environment, Evaluator
 from tilewright.script.parser_relax import RelaxParser
-from tilewright.script.parser_tir import Macro, TIRParser
+from tilewright.script.parser_tir import Macro, TIRParser, call_function
 from tilewright.script.source import Source, Tree, did_you_mean, find_class, find_function, parse_text
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir import ir as tir
@@ -171,6 +173,9 @@ class ModuleProxy:
             raise CompileError.at("TW0103", f"the module {self.__name} has no function {name!r}", hint=hint)
         return found
 
+    def __getitem__(self, name: str) -> GlobalVar:
+        return next((v for v in self.__variables.values() if v.name_hint == name), None) or self.__getattr__(name)
+
     def __dir__(self) -> Iterable[str]:
         return list(self.__variables)
 
@@ -288,7 +293,7 @@ def from_source(
     tree = parse_text(text, filename)
     given: dict[str, Any] = {"I": I, "T": T, "R": R, **(extra_vars or {})}
     if metadata is not None:
-        given["metadata"] = metadata
+        given["metadata"] = I.as_metadata(metadata)
     return _Text(tree, Environment(given)).run()
 
 
@@ -304,12 +309,19 @@ def parse(program: Any, extra_vars: Mapping[str, Any] | None = None, **options: 
     raise TypeError(f"parse takes a text, a class or a function, not {program!r}")
 
 
+def _call(func: Any, args: Any, kwargs: Any) -> Any:
+    """A call of a function of some module, in a fragment: of the IR that its arguments are of."""
+    graph = isinstance(func, rx.Expr) or any(isinstance(a, rx.Expr) for a in args)
+    return R.call_value(func, args, kwargs) if graph else call_function(func, args, kwargs)
+
+
 class _Text:
     """One text being parsed."""
 
     def __init__(self, tree: Tree, env: Environment) -> None:
         self.tree, self.source, self.env = tree, tree.source, env
         self.evaluator = Evaluator(tree.source, env)
+        self.evaluator.call_hook = _call
         self.result: Any = None
 
     def run(self) -> Any:
@@ -380,6 +392,10 @@ class _Text:
             value = self.evaluator.eval(only.value)
             if isinstance(value, R.InfoFactory):
                 return value.make()
+            if isinstance(value, (bool, int, float)):
+                return convert(value)
+            if isinstance(value, tuple) and any(isinstance(v, rx.Expr) for v in value):
+                return make_tuple(value)
             if isinstance(value, Node) or not _opens(value):
                 return value
         if isinstance(only, ast.Assign) and isinstance(only.targets[0], ast.Name):
@@ -420,7 +436,7 @@ class _Text:
             return block
         if single and len(block.bindings) == 1:
             binding = block.bindings[0]
-            return binding.value if isinstance(stmts[0], ast.If) else binding
+            return binding.value if isinstance(stmts[0], ast.If) and binding.var.name_hint == "_" else binding
         return block
 
 

@@ -9,12 +9,10 @@ from typing import Any
 from tilewright.arith import expr as E
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node
-from tilewright.ir.op import GlobalVar
 from tilewright.relax import ir as rx
 from tilewright.relax import struct_info as si
 from tilewright.relax.block_builder import BlockBuilder, function_struct_info, is_leaf
 from tilewright.relax.build import convert, make_var
-from tilewright.relax.op import Op
 from tilewright.script import commands as C
 from tilewright.script import relax as R
 from tilewright.script.evaluate import Environment, Evaluator, as_operand
@@ -47,7 +45,7 @@ class RelaxParser:
     def __init__(self, source: Source, env: Environment, mod: IRModule | None = None) -> None:
         self.source, self.env = source, env
         self.evaluator = Evaluator(source, env)
-        self.evaluator.call_hook = self._call_value
+        self.evaluator.call_hook = R.call_value
         self.eval = self.evaluator.eval
         self.mod = mod if mod is not None else IRModule({}, {})
         self.bb = BlockBuilder(self.mod)
@@ -59,14 +57,6 @@ class RelaxParser:
     def fail(self, code: str, message: str, n: Any, **kw: Any) -> Any:
         """Raise an error that underlines the syntax node."""
         self.source.fail(code, message, n, **kw)
-
-    def _call_value(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if isinstance(func, (rx.Var, GlobalVar, rx.ExternFunc, Op)):
-            infos = tuple(R.to_info(i) for i in kwargs.pop("sinfo_args", ()))
-            if kwargs:
-                raise TypeError(f"a call of a function of the module takes no keyword {next(iter(kwargs))!r}")
-            return rx.Call(func, tuple(convert(a) for a in args), infos)
-        raise TypeError(f"{func!r} cannot be called")
 
     # ---- signatures
 
@@ -314,7 +304,7 @@ class RelaxParser:
             dict(zip(names, call.args)) | call.kwargs,
         ]
         self.source, self.env, self.evaluator = macro.source, env, Evaluator(macro.source, env)
-        self.evaluator.call_hook = self._call_value
+        self.evaluator.call_hook = R.call_value
         self.eval = self.evaluator.eval
         try:
             self.suite(macro.definition.body)

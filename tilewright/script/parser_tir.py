@@ -143,7 +143,8 @@ class TIRParser:
             body = self.parse_suite(d.body)
         if "global_symbol" not in state.attrs and not options.get("private"):
             state.attrs = {"global_symbol": state.name, **state.attrs}
-        body = complete_root(body, state)
+        if options.get("root", True):
+            body = complete_root(body, state)
         made = tir.PrimFunc(
             tuple(state.params), body, ret_type, state.buffer_map, state.attrs, span=self.source.span(d)
         )

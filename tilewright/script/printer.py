@@ -315,8 +315,8 @@ def _generic(p: Printer, node: Any, prec: int) -> list[Item]:
 def print_global_var(p: Printer, v: GlobalVar, prec: int) -> list[Item]:
     """`cls.f` in a function of the module that has it, else `I.GlobalVar("f")`."""
     del prec
-    if p.in_module_func and v in p.module.functions and v.name_hint.isidentifier():
-        return [f"{p.cls}.{v.name_hint}"]
+    if p.in_module_func and v in p.module.functions:
+        return [f"{p.cls}.{v.name_hint}" if v.name_hint.isidentifier() else f"{p.cls}[{_quote(v.name_hint)}]"]
     return [f"{p.I}.GlobalVar({_quote(v.name_hint)})"]
 
 

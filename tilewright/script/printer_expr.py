@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.arith import expr as E
 from tilewright.ir import dtype as dt
+from tilewright.ir.node import Node
 from tilewright.ir.op import Op, PointerType, PrimType
 from tilewright.script.intrinsics import BUILDERS, DTYPE_FIRST
 from tilewright.script.printer import Item, Printer, _quote, handler
@@ -148,7 +149,7 @@ def declare_var(p: Printer, v: Any) -> str:
     """Define `v` in the current scope by a line above the current statement; its name."""
     name = p.names.of.get(v)
     if name is None:
-        name = p.names.define(v, v.name)
+        name = p.names.define(v, v.name, outermost=p.slot is None)
         p.before(f"{name} = {var_declaration(p, v)}")
     return name
 
@@ -236,7 +237,7 @@ def argument(p: Printer, a: Any) -> list[Item]:
 
     if isinstance(a, BufferRegion):
         return [f"{p.T}.BufferRegion(", (a.buffer, 0), ", ", *p.list_of(a.region), ")"]
-    return [(a, 0)] if isinstance(a, E.Node) else p.value(a)
+    return [(a, 0)] if isinstance(a, Node) else p.value(a)
 
 
 @handler(Op)

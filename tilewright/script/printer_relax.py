@@ -404,8 +404,10 @@ def print_seq(p: Printer, e: Any, prec: int) -> list[Item]:
 
 @handler(rx.If)
 def print_if(p: Printer, e: Any, prec: int) -> list[Item]:
-    v = rx.Var("gv")
-    return if_binding(p, v, e, None)
+    return if_binding(p, rx.Var(name_hint="gv"), e, None)
+
+
+ROOT[rx.If] = lambda p, e: if_binding(p, rx.Var(name_hint="_"), e, None)
 
 
 # ---- functions

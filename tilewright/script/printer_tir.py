@@ -697,6 +697,11 @@ def is_implicit_root(body: Any, has_block: bool) -> bool:
     return bool(b.alloc_buffers or Uses(b.body).has_block if has_block else b.alloc_buffers)
 
 
+def _gets_root(body: Any, has_block: bool) -> bool:
+    """Would the parser put an outermost block around this body?"""
+    return bool(body.block.iter_vars) if type(body) is tir.BlockRealize else has_block
+
+
 def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
     attrs = dict(attrs_of(f))
     private = "global_symbol" not in attrs
@@ -713,6 +718,8 @@ def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
         ret = "" if f.ret_type is None else f" -> {type_text(p, f.ret_type, getattr(f.ret_type, 'dtype', 'void'))}"
         options = [] if name.isidentifier() else [f"name={_quote(name)}"]
         options += ["private=True"] * private
+        if not is_implicit_root(f.body, uses.has_block) and _gets_root(f.body, uses.has_block):
+            options.append("root=False")
         decorator = f"@{p.T}.prim_func" + (f"({', '.join(options)})" if options else "")
         safe = p.names.define(f, name) if not name.isidentifier() else name
         return [LINE, decorator, LINE, f"def {safe}({', '.join(params)}){ret}:"]

@@ -8,7 +8,8 @@ axis=-1)`. Operands come first, then attributes, all of them by keyword too.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable as Function
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -38,21 +39,21 @@ __all__ = [
 class InfoProxy:
     """A struct info with quoted dimensions, which the parser resolves: `build(symbol)`."""
 
-    build: Callable[[Callable[[str], E.PrimExpr]], struct_info.StructInfo]
+    build: Function[[Function[[str], E.PrimExpr]], struct_info.StructInfo]
 
 
 def _quoted(values: Any) -> bool:
     return any(isinstance(v, str) for v in values)
 
 
-def _resolve(values: Any, symbol: Callable[[str], E.PrimExpr]) -> tuple[Any, ...]:
+def _resolve(values: Any, symbol: Function[[str], E.PrimExpr]) -> tuple[Any, ...]:
     return tuple(symbol(v) if isinstance(v, str) else v for v in values)
 
 
 class InfoFactory:
     """`R.Tensor`, `R.Shape`, ...: called with arguments, or bare as an annotation."""
 
-    def __init__(self, name: str, make: Callable[..., Any]) -> None:
+    def __init__(self, name: str, make: Function[..., Any]) -> None:
         self.name, self.make = name, make
         self.__doc__ = make.__doc__
 
@@ -117,7 +118,7 @@ def _callable(params: Any = None, ret: Any = None, purity: bool = True) -> Any:
     return _together((*items, result), lambda infos: struct_info.FuncStructInfo(tuple(infos[:-1]), infos[-1], purity))
 
 
-def _together(items: Sequence[Any], make: Callable[[Any], Any]) -> Any:
+def _together(items: Sequence[Any], make: Function[[Any], Any]) -> Any:
     known = [to_info(i) for i in items]
     if any(isinstance(i, InfoProxy) for i in known):
         return InfoProxy(lambda symbol: make(tuple(i.build(symbol) if isinstance(i, InfoProxy) else i for i in known)))
@@ -226,6 +227,16 @@ def call_tir_inplace(
 def Call(op: Any, args: Sequence[Any], sinfo_args: Sequence[Any] = ()) -> rx.Call:
     """A call as it is."""
     return rx.Call(op, tuple(convert(a) for a in args), tuple(_info(s) for s in sinfo_args))
+
+
+def call_value(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> rx.Call:
+    """A call of a function of the module, of a closure, of a registered function."""
+    if not isinstance(func, (rx.Var, GlobalVar, rx.ExternFunc, relax_op.Op)):
+        raise TypeError(f"{func!r} cannot be called")
+    infos = tuple(_info(i) for i in kwargs.pop("sinfo_args", ()))
+    if kwargs:
+        raise TypeError(f"a call of a function of the module takes no keyword {next(iter(kwargs))!r}")
+    return rx.Call(func, tuple(convert(a) for a in args), infos)
 
 
 def Op(name: str, **attrs: Any) -> Any:
@@ -403,7 +414,7 @@ def func_attr(attrs: dict[str, Any]) -> FuncAttr:
     return FuncAttr(attrs)
 
 
-def emit_te(func: Callable[..., Any], *args: Any, **kwargs: Any) -> EmitTE:
+def emit_te(func: Function[..., Any], *args: Any, **kwargs: Any) -> EmitTE:
     """A call of a kernel made of the tensor expression that `func` gives."""
     return EmitTE(func, args, kwargs)
 

@@ -12,7 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewright.arith import expr as E
+from tilewright.arith.build import match_dtypes
 from tilewright.ir import dtype as dt
+from tilewright.ir.node import Node
 from tilewright.ir.op import Op, PointerType, PrimType, Type
 from tilewright.script.commands import (
     AllocBuffer,
@@ -115,11 +117,8 @@ _BARE: dict[str, type[Any]] = {
 def _bare(kind: type[Any]) -> Callable[[Any, Any], Any]:
     def make(a: Any, b: Any) -> Any:
         a, b = as_operand(a), as_operand(b)
-        if not isinstance(a, E.PrimExpr) and isinstance(b, E.PrimExpr):
-            a = E._like(a, b)
-        a = E.convert(a)
-        if not isinstance(b, E.PrimExpr):
-            b = E._like(b, a)
+        if not isinstance(a, E.PrimExpr) or not isinstance(b, E.PrimExpr):
+            a, b = match_dtypes(a, b)
         return kind(a, b)
 
     make.__name__ = make.__qualname__ = kind.__name__
@@ -127,12 +126,17 @@ def _bare(kind: type[Any]) -> Callable[[Any, Any], Any]:
     return make
 
 
+def _argument(a: Any) -> Any:
+    """An argument of an intrinsic: an axis is its variable; a region stays one."""
+    return a.var if isinstance(a, _tir.IterVar) else a
+
+
 def _dtype_first(name: str) -> Callable[..., Any]:
     if name == "undef":
         return lambda dtype="float32": E.call_intrin(dtype, "tir.undef")
 
     def call(dtype: str, *args: Any) -> Any:
-        return E.call_intrin(str(dtype), f"tir.{name}", *map(as_operand, args))
+        return E.call_intrin(str(dtype), f"tir.{name}", *map(_argument, args))
 
     call.__name__ = call.__qualname__ = name
     return call
@@ -140,7 +144,7 @@ def _dtype_first(name: str) -> Callable[..., Any]:
 
 def _by_table(name: str) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        values = [a if isinstance(a, E.Node) else E.convert(a) for a in map(as_operand, args)]
+        values = [a if isinstance(a, Node) else E.convert(a) for a in map(_argument, args)]
         return E.Call(intrin.result_dtype(f"tir.{name}", values) or "int32", Op(f"tir.{name}"), tuple(values))
 
     call.__name__ = call.__qualname__ = name
@@ -149,12 +153,12 @@ def _by_table(name: str) -> Callable[..., Any]:
 
 def call_intrin(dtype: str, name: Any, *args: Any) -> Any:
     """A call of an intrinsic by its full name."""
-    return E.call_intrin(str(dtype), name.name if hasattr(name, "name") else name, *map(as_operand, args))
+    return E.call_intrin(str(dtype), name.name if hasattr(name, "name") else name, *map(_argument, args))
 
 
 def Call(dtype: str, op: Any, args: Sequence[Any]) -> Any:
     """A call as it is."""
-    return E.Call(dtype, op, tuple(a if isinstance(a, E.Node) else E.convert(a) for a in args))
+    return E.Call(dtype, op, tuple(a if isinstance(a, Node) else E.convert(a) for a in args))
 
 
 def Not(a: Any) -> Any:
@@ -171,7 +175,7 @@ def Select(condition: Any, true_value: Any, false_value: Any) -> Any:
     """Both values are evaluated; not folded."""
     a, b = as_operand(true_value), as_operand(false_value)
     if not isinstance(a, E.PrimExpr) or not isinstance(b, E.PrimExpr):
-        a, b = E._match(a, b)
+        a, b = match_dtypes(a, b)
     return E.Select(E.convert(condition), a, b)
 
 
@@ -227,7 +231,7 @@ class _RangeFactory:
     def __call__(self, begin: Any, end: Any = None) -> _tir.Range:
         if end is None:
             begin, end = E.const(0, E.convert(begin).dtype), begin
-        begin, end = E._match(begin, end) if not isinstance(begin, E.PrimExpr) else (begin, E.convert(end))
+        begin, end = match_dtypes(begin, end) if not isinstance(begin, E.PrimExpr) else (begin, E.convert(end))
         return _tir.Range(begin, between(begin, end))
 
     @staticmethod
@@ -276,7 +280,8 @@ def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> Any:
     made = [E.Var(n, values[i % len(values)].dtype) for i, n in enumerate(names)]
     result = combiner(*made)
     results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-    return _tir.CommReducer(made[: len(values)], made[len(values) :], tuple(map(E.convert, results)), tuple(values))
+    n = len(values)
+    return _tir.CommReducer(tuple(made[:n]), tuple(made[n:]), tuple(map(E.convert, results)), tuple(values))
 
 
 CommReducer = comm_reducer
@@ -291,7 +296,14 @@ def Reduce(
     init: Sequence[Any] = (),
 ) -> Any:
     """A reduction over axes."""
-    return _tir.Reduce(combiner, tuple(source), tuple(axis), E.convert(condition), value_index, tuple(init))
+    return _tir.Reduce(
+        combiner,
+        tuple(map(E.convert, source)),
+        tuple(axis),
+        E.convert(condition),
+        value_index,
+        tuple(map(E.convert, init)),
+    )
 
 
 # ---- buffers
@@ -434,7 +446,7 @@ def LetStmt(value: Any, type_annotation: Any = None, *, var: Any = None) -> Fram
 
 def attr(node: Any, attr_key: str, value: Any) -> Frame:
     """An attribute of the code in its scope."""
-    e = value if isinstance(value, E.Node) else E.convert(value)
+    e = value if isinstance(value, Node) else E.convert(value)
     return Frame(lambda body: _tir.AttrStmt(node, attr_key, e, body), None, "T.attr")
 
 
@@ -563,7 +575,7 @@ def make_loop(
     kind: int,
     what: str,
     start: Any,
-    stop: Any,
+    stop: Any = None,
     extent: Any = None,
     annotations: dict[str, Any] | None = None,
     dtype: str = "",
@@ -621,7 +633,7 @@ def thread_binding(
 
 def grid(*extents: Any) -> Loop:
     """`for i, j in T.grid(n, m)`; a pair (begin, end) may stand for an extent."""
-    loops = [make_loop(0, "T.grid", *(e if isinstance(e, (tuple, list)) else (e, None))) for e in extents]
+    loops = [make_loop(0, "T.grid", *(e[:2] if isinstance(e, (tuple, list)) else (e,))) for e in extents]
 
     def build_loops(variables: Sequence[E.Var], body: _tir.Stmt) -> _tir.Stmt:
         for v, loop in zip(reversed(variables), reversed(loops), strict=True):
@@ -636,12 +648,22 @@ def grid(*extents: Any) -> Loop:
 
 
 def prim_func(
-    func: Any = None, *, private: builtins.bool = False, check_well_formed: builtins.bool = True, name: str = ""
+    func: Any = None,
+    *,
+    private: builtins.bool = False,
+    check_well_formed: builtins.bool = True,
+    name: str = "",
+    root: builtins.bool = True,
 ) -> Any:
-    """Decorator: the Python function is script of the loop IR, and becomes a PrimFunc."""
+    """Decorator: the Python function is script of the loop IR, and becomes a PrimFunc.
+
+    `private` leaves out the attribute `global_symbol`; `name` is the function's name where it is no identifier of Python;
+    `root=False` leaves out the outermost block that a function with blocks otherwise gets.
+    """
     from tilewright.script.parser import decorate
 
-    return decorate("tir", func, {"private": private, "check_well_formed": check_well_formed, "name": name})
+    options = {"private": private, "check_well_formed": check_well_formed, "name": name, "root": root}
+    return decorate("tir", func, options)
 
 
 def macro(func: Any = None, *, hygienic: builtins.bool = True) -> Any:
