@@ -1,4 +1,4 @@
 """Operators: one class each, one file a family. Importing this package fills `relax.op.OPS`."""
 
-from tilewright.ops import binary, create, index, linalg, manipulate, nn, reduce, search, unary
+from tilewright.ops import binary, create, image, index, linalg, manipulate, nn, quantize, reduce, search, unary
 from tilewright.ops.api import names, resolve

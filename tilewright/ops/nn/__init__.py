@@ -1,3 +1,3 @@
 """Operators of neural networks."""
 
-from tilewright.ops.nn import activation, conv, norm, pad, pool, softmax
+from tilewright.ops.nn import activation, conv, norm, pad, pool, rnn, softmax

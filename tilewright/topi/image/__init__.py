@@ -1,0 +1,3 @@
+"""Tensor expressions for images."""
+
+from tilewright.topi.image.resize import resize
