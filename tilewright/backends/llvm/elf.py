@@ -1,4 +1,6 @@
-"""An ELF object of read-only data, written directly: how weights get into a shared library without an assembler.
+"""ELF files: an object of read-only data, written directly, and a look at a library before the system loads it.
+
+The object is how weights get into a shared library without an assembler.
 
 One section `.rodata.tilewright` with a symbol a piece, each piece at a multiple of 64. 64-bit little-endian processors.
 """
@@ -6,13 +8,14 @@ One section `.rodata.tilewright` with a symbol a piece, each piece at a multiple
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from tilewright.support.diagnostics import CompileError
 
-__all__ = ["DataObject"]
+__all__ = ["DataObject", "library_problem"]
 
 _MACHINES = {
     "x86_64": (62, 0),
@@ -26,6 +29,7 @@ _MACHINES = {
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SECTIONS = ("", ".rodata.tilewright", ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")
 _RETAIN = 0x200000  # SHF_GNU_RETAIN: not to be collected
@@ -92,3 +96,33 @@ def _bytes(data: Any) -> Any:
     if not isinstance(data, np.ndarray):
         return data
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+
+
+def library_problem(path: Path, arch: str) -> tuple[str, str] | None:
+    """What keeps an ELF file from being loaded: ("damaged" or "machine", why). The system's loader dies of a file that is
+    shorter than its headers say."""
+    size = path.stat().st_size
+    with open(path, "rb") as f:
+        head = f.read(64)
+        if len(head) < 64 or head[4] != 2 or head[5] != 1:
+            short = len(head) < 64
+            return (
+                ("damaged", "it ends within its header")
+                if short
+                else ("machine", "it is no 64-bit little-endian library")
+            )
+        fields = _HEADER.unpack(head)
+        machine, at_segments, at_sections = fields[2], fields[5], fields[6]
+        segment_size, segments, section_size, sections = fields[9], fields[10], fields[11], fields[12]
+        known = _MACHINES.get(arch)
+        if known is not None and machine != known[0]:
+            return "machine", f"its code is for machine number {machine} of the ELF standard, not for {arch}"
+        if at_sections + section_size * sections > size or at_segments + segment_size * segments > size:
+            return "damaged", f"it has only {size} bytes"
+        f.seek(at_segments)
+        table = f.read(segment_size * segments)
+    for k in range(segments):
+        kind, _, offset, _, _, in_file = _SEGMENT.unpack_from(table, k * segment_size)
+        if kind == 1 and offset + in_file > size:
+            return "damaged", f"it has only {size} bytes"
+    return None

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.backends.llvm import artifact as files
-from tilewright.backends.llvm.elf import DataObject
+from tilewright.backends.llvm.elf import DataObject, library_problem
 from tilewright.backends.llvm.pool import pool, runtime_object
 from tilewright.backends.llvm.runtime_ir import system_of
+from tilewright.ir.target import host_info
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import Module
 from tilewright.support.diagnostics import CompileError
@@ -53,8 +54,6 @@ def _candidates(foreign: bool) -> list[tuple[str, list[str]]]:
 
 def find_linker(triple: str) -> list[tuple[str, list[str]]]:
     """The linkers to try for `triple`, best first. Raises CompileError TW0710 that names all where there is none."""
-    from tilewright.ir.target import host_info
-
     host = host_info().triple
     foreign = host.split("-")[0] != triple.split("-")[0] or system_of(host) != system_of(triple)
     found = _candidates(foreign)
@@ -186,6 +185,13 @@ def load_shared(path: Path) -> Module:
     """The module in a shared library that `write_shared` made; its kernels use this process's thread pool."""
     from tilewright.runtime.ffi import function_at
 
+    with open(path, "rb") as f:
+        is_elf = f.read(4) == b"\x7fELF"
+    problem = library_problem(path, host_info().triple.split("-")[0]) if is_elf else None
+    if problem is not None and problem[0] == "damaged":
+        raise files.damaged(path, problem[1])
+    if problem is not None:
+        raise _other_machine(path, problem[1])
     shared = pool()  # loads tvm_ffi's library for everybody: the library refers to it
     try:
         library = ctypes.CDLL(str(path.resolve()))
@@ -204,11 +210,15 @@ def _address(library: ctypes.CDLL, symbol: str) -> int:
     return int(ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0)
 
 
+def _other_machine(path: Path, why: str) -> CompileError:
+    return CompileError.at(
+        "TW0704", f"{path} was made for another machine: {why}", hint="compile the model for this machine"
+    )
+
+
 def _not_loadable(path: Path, message: str) -> CompileError:
     if "wrong ELF class" in message or "e_machine" in message or "cannot open shared object file" in message:
-        return CompileError.at(
-            "TW0704", f"{path} was made for another machine: {message}", hint="compile the model for this machine"
-        )
+        return _other_machine(path, message)
     return files.damaged(path, message)
 
 
