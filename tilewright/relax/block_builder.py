@@ -160,12 +160,13 @@ class BlockBuilder:
         self._global_names.add(name)
         return name
 
-    def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
-        """Add a function under a free name, made of `func_name`; one that is there already (up to renaming) is used again."""
+    def add_func(self, func: BaseFunc, func_name: str, share: bool = True) -> GlobalVar:
+        """Add a function under a free name, made of `func_name`; with `share`, a kernel that is there already (up to renaming)
+        is used again."""
         from tilewright.ir.structure import structural_digest
         from tilewright.tir.ir import PrimFunc
 
-        if isinstance(func, PrimFunc):
+        if share and isinstance(func, PrimFunc):
             if self._digests is None:
                 self._digests = {
                     structural_digest(_anonymous(f)): v

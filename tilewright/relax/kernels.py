@@ -151,7 +151,7 @@ def call_te(bb: BlockBuilder, func: Callable[..., Any], args: Sequence[Any], kwa
     made = _drop_unused(made, scalars)
     if attrs:
         made = made.with_attr(attrs)
-    gv = bb.add_func(made.without_attr("global_symbol"), name)
+    gv = bb.add_func(made.without_attr("global_symbol"), name, share=key is None)
 
     infos: list[StructInfo] = [
         TensorStructInfo(tuple(simplify_dim(substitute_symbols(d, back)) for d in t.shape), t.dtype) for t in results

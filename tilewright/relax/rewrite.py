@@ -35,6 +35,7 @@ from tilewright.relax.ir import (
     VarBinding,
 )
 from tilewright.relax.struct_info import StructInfo, TupleStructInfo, sinfo_equal
+from tilewright.tir.ir import PrimFunc
 
 __all__ = ["GraphMutator", "all_bindings", "count_uses", "graph_functions", "uses_of", "vars_in"]
 
@@ -95,7 +96,10 @@ def count_uses(f: Function | SeqExpr) -> dict[Var, int]:
 
 
 def uses_of(e: Node) -> set[GlobalVar]:
-    """The functions of the module that `e` refers to."""
+    """The functions of the module that `e` refers to. What a kernel refers to is remembered."""
+    cached = _USES.get(id(e))
+    if cached is not None and cached[0] is e:
+        return cached[1]
     found: set[GlobalVar] = set()
 
     def visit(n: Node) -> None:
@@ -107,7 +111,14 @@ def uses_of(e: Node) -> set[GlobalVar]:
             visit(c)
 
     visit(e)
+    if isinstance(e, PrimFunc):
+        if len(_USES) > 4096:
+            _USES.clear()
+        _USES[id(e)] = (e, found)
     return found
+
+
+_USES: dict[int, tuple[Node, set[GlobalVar]]] = {}
 
 
 class GraphMutator:

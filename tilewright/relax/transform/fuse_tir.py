@@ -20,12 +20,13 @@ from tilewright.relax.rewrite import GraphMutator
 from tilewright.relax.struct_info import (
     StructInfo,
     TensorStructInfo,
+    as_ints,
     deduce_symbols,
     free_symbols,
     substitute_symbols,
 )
 from tilewright.support.diagnostics import CompileError
-from tilewright.tir.ir import Block, BlockRealize, Buffer, For, IterVar, PrimFunc, Stmt, decl_buffer, seq
+from tilewright.tir.ir import Block, BlockRealize, Buffer, For, IterVar, PrimFunc, SeqStmt, Stmt, decl_buffer, seq
 
 __all__ = ["fuse_tir", "merge_kernels"]
 
@@ -108,6 +109,11 @@ class _Merger:
 
     def rename(self, s: Stmt) -> Stmt:
         """Blocks get names that no block has yet."""
+        own: list[str] = []
+        _block_names(s, own)
+        if len(set(own)) == len(own) and not any(n in self.names for n in own):
+            self.names.update((n, 1) for n in own)
+            return s
 
         def visit(n: Node) -> Node | None:
             if not isinstance(n, Block):
@@ -128,10 +134,12 @@ class _Merger:
     def finish(self, inputs: Sequence[Buffer], out: Buffer, tensors: list[int], si: StructInfo | None) -> Merged:
         root = Block((), (), (), "root", seq(*self.body), None, tuple(self.allocated))
         told = {d for b in (*inputs, out) for d in b.shape if isinstance(d, E.Var)}
-        used = {n for n in walk(root) if isinstance(n, E.Var)}
-        for b in (*inputs, out, *self.allocated):
-            used.update(n for d in b.shape for n in walk(d) if isinstance(n, E.Var))
-        scalars = [(old, new) for old, new in self.symbols.items() if new not in told and new in used]
+        scalars = [(old, new) for old, new in self.symbols.items() if new not in told]
+        if scalars:
+            used = {n for n in walk(root) if isinstance(n, E.Var)}
+            for b in (*inputs, out, *self.allocated):
+                used.update(n for d in b.shape for n in walk(d) if isinstance(n, E.Var))
+            scalars = [(old, new) for old, new in scalars if new in used]
         handles = [E.Var(f"p_{b.name}", "handle") for b in (*inputs, out)]
         func = PrimFunc(
             (*handles, *(new for _, new in scalars)),  # pyright: ignore
@@ -141,6 +149,20 @@ class _Merger:
         )
         assert si is not None
         return Merged(func, tuple(old for old, _ in scalars), tensors, si)
+
+
+def _block_names(s: Any, out: list[str]) -> None:
+    """The names of the blocks in a statement of loops and blocks."""
+    if isinstance(s, SeqStmt):
+        for part in s.seq:
+            _block_names(part, out)
+    elif isinstance(s, BlockRealize):
+        out.append(s.block.name_hint)
+        _block_names(s.block.body, out)
+    else:
+        for inner in (getattr(s, "body", None), getattr(s, "then_case", None), getattr(s, "else_case", None)):
+            if inner is not None:
+                _block_names(inner, out)
 
 
 def _fresh_binders(root: BlockRealize, mapping: dict[Any, Any]) -> dict[Any, Any]:
@@ -164,6 +186,28 @@ def _fresh_binders(root: BlockRealize, mapping: dict[Any, Any]) -> dict[Any, Any
     return fresh
 
 
+def _group_key(f: Function) -> Any:
+    """Something hashable that groups of one kernel share; None where symbols are in play."""
+    body = f.body
+    assert isinstance(body, SeqExpr)
+    number: dict[Any, int] = {}
+    key: list[Any] = []
+    for p in f.params:
+        shape = as_ints(p.struct_info.shape) if isinstance(p.struct_info, TensorStructInfo) else None
+        if shape is None:
+            return None
+        number[p] = len(number)
+        key.append((shape, p.struct_info.dtype))  # pyright: ignore
+    for b in (b for block in body.blocks for b in block.bindings):
+        call: Any = b.value  # pyright: ignore
+        shape = as_ints(getattr(b.var.struct_info, "shape", None))
+        if shape is None or len(call.args) > 2:
+            return None
+        number[b.var] = len(number)
+        key.append((call.args[0], *(number[a] for a in call.args[1].fields), shape, b.var.struct_info.dtype))  # pyright: ignore
+    return (*key, number[body.body])
+
+
 def merge_kernels(mod: IRModule, group: Function) -> Merged:
     """The kernel of a group: a graph function whose bindings are call_tir only."""
     return _Merger(mod, group).run()
@@ -173,6 +217,7 @@ class _FuseTIR(GraphMutator):
     def __init__(self, mod: IRModule) -> None:
         super().__init__(mod)
         self.merged: dict[GlobalVar, tuple[GlobalVar, Merged]] = {}
+        self.alike: dict[Any, tuple[GlobalVar, Merged]] = {}
 
     def call(self, call: Call, var: Var) -> Expr:
         target = self.mod.functions.get(call.op) if isinstance(call.op, GlobalVar) else None
@@ -180,8 +225,15 @@ class _FuseTIR(GraphMutator):
             return call
         made = self.merged.get(call.op)
         if made is None:
-            merged = merge_kernels(self.mod, target)
-            made = self.merged[call.op] = (self.bb.add_func(merged.func, call.op.name_hint), merged)
+            key = _group_key(target)
+            made = self.alike.get(key)
+            if made is None:
+                merged = merge_kernels(self.mod, target)
+                gv = self.bb.add_func(merged.func, call.op.name_hint, share=key is None)
+                made = (gv, merged)
+                if key is not None:
+                    self.alike[key] = made
+            self.merged[call.op] = made
         gv, merged = made
         table: dict[E.Var, PrimExpr] = {}
         for p, a in zip(target.params, call.args):

@@ -76,6 +76,21 @@ class _Opaque(Exception):
 
 def analyse(f: PrimFunc) -> KernelPattern:
     """The pattern of a kernel in block form. Its last buffer parameter is the output."""
+    cached = _CACHE.get(id(f.body))
+    if cached is not None and cached[0] is f.body:
+        return cached[1]
+    found = _analyse(f)
+    if len(_CACHE) >= _CACHE_SIZE:
+        _CACHE.clear()
+    _CACHE[id(f.body)] = (f.body, found)
+    return found
+
+
+_CACHE: dict[int, tuple[Stmt, KernelPattern]] = {}
+_CACHE_SIZE = 512
+
+
+def _analyse(f: PrimFunc) -> KernelPattern:
     buffers = f.param_buffers
     try:
         if len(buffers) < 1:
@@ -140,7 +155,7 @@ def _stage(block: Block) -> _Stage:
     for load, _ in _loads_in(block.init):
         if load.buffer is not store.buffer:
             raise _Opaque
-    if not reduce_ and branches > 1 and len(reads) > 2:
+    if not reduce_ and branches > 1 and len(reads) > 1:
         raise _Opaque  # a concatenation: copying the parts is better than choosing for each element
     return _Stage(store.buffer, reads, bool(reduce_), bool(reduce_) and _is_contraction(store.value, reduce_), windowed)
 

@@ -15,7 +15,6 @@ from tilewright.relax.transform.fuse_tir import fuse_tir
 from tilewright.relax.transform.layout import layout_pass
 from tilewright.relax.transform.legalise import legalise
 from tilewright.relax.transform.normalise import normalise
-from tilewright.relax.transform.op_pattern import annotate_op_pattern
 from tilewright.relax.transform.pack_weights import pack_weights_pass
 from tilewright.relax.transform.simplify_views import simplify_views
 
@@ -41,7 +40,6 @@ def graph_pipeline(target: Any = None) -> list[Pass]:
         cse,
         dead_code,
         legalise,
-        annotate_op_pattern,
         fuse_ops,
         fuse_tir,
         canonicalise_bindings,
