@@ -10,11 +10,16 @@ Code is position independent; data outside the module is reached through the GOT
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from functools import cache
 from importlib import import_module
 from typing import Any
 
+from tilewright.backends.llvm.emit_core import PLAIN_LOOPS
 from tilewright.ir.target import Target, host_info
 from tilewright.support.diagnostics import CompileError
 
@@ -87,7 +92,7 @@ def _invalid(text: str, message: str) -> CompileError:
 def _optimise(module: Any, target: Target, opt: str, text: str) -> None:
     ll = _llvm()
     if opt == "auto":
-        opt = "scalar" if _has_plain_loop(text) else "kernel"
+        opt = "scalar" if PLAIN_LOOPS in text[:400] else "kernel"
     if opt not in ("kernel", "scalar", "O3"):
         raise CompileError.at("TW0612", f"unknown optimisation pipeline {opt!r}", hint="kernel, scalar, O3 or auto")
     options = ll.create_pipeline_tuning_options(speed_level=3 if opt == "O3" else 2)
@@ -105,10 +110,6 @@ def _optimise(module: Any, target: Target, opt: str, text: str) -> None:
     passes.run(module, builder)
 
 
-def _has_plain_loop(text: str) -> bool:
-    return re.search(r"^  br i1 %\w+, label %loop\d+, label %\w+$", text, re.MULTILINE) is not None
-
-
 def _optimised(text: str, target: Target, opt: str) -> Any:
     module = _parse(text, target)
     _optimise(module, target, opt, text)
@@ -117,6 +118,8 @@ def _optimised(text: str, target: Target, opt: str) -> Any:
 
 def compile_object(text: str, target: Target, opt: str = "auto") -> bytes:
     """An object file of LLVM IR text. Raises CompileError TW061x."""
+    if _is_foreign(target):
+        return _in_subprocess("object", text, target, opt)
     module = _optimised(text, target, opt)
     data: bytes = target_machine(target).emit_object(module)
     return data
@@ -124,6 +127,8 @@ def compile_object(text: str, target: Target, opt: str = "auto") -> bytes:
 
 def compile_assembly(text: str, target: Target, opt: str = "auto") -> str:
     """The machine's assembly text, for people to read."""
+    if _is_foreign(target):
+        return _in_subprocess("assembly", text, target, opt).decode()
     module = _optimised(text, target, opt)
     out: str = target_machine(target).emit_assembly(module)
     return out
@@ -132,3 +137,34 @@ def compile_assembly(text: str, target: Target, opt: str = "auto") -> str:
 def optimise_text(text: str, target: Target, opt: str = "auto") -> str:
     """The LLVM IR after the passes, as text."""
     return str(_optimised(text, target, opt))
+
+
+def _is_foreign(target: Target) -> bool:
+    return target.mtriple.partition("-")[0] != host_info().triple.partition("-")[0]
+
+
+def _in_subprocess(kind: str, text: str, target: Target, opt: str) -> bytes:
+    """Code for another architecture, made in a process of its own: a fatal error of LLVM's code generator aborts it."""
+    _optimised(text, target, opt)  # faults of the text are reported from here
+    job = json.dumps({"kind": kind, "target": str(target), "opt": opt, "text": text}).encode()
+    command = [sys.executable, "-c", "from tilewright.backends.llvm.codegen import serve; serve()"]
+    path = os.pathsep.join(p for p in sys.path if p)
+    done = subprocess.run(command, input=job, capture_output=True, check=False, env={**os.environ, "PYTHONPATH": path})
+    if done.returncode != 0:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
+        raise CompileError.at(
+            "TW0615",
+            f"LLVM's code generator for {target.mtriple} failed: {' / '.join(last) or f'exit code {done.returncode}'}",
+            hint="another -mcpu, or -mattr without the feature it stumbles over, may help",
+        )
+    return done.stdout
+
+
+def serve() -> None:
+    """The other side of `_in_subprocess`: a job as JSON from standard input, code to standard output."""
+    job = json.loads(sys.stdin.buffer.read())
+    target = Target(job["target"])
+    module = _optimised(job["text"], target, job["opt"])
+    machine = target_machine(target)
+    out: Any = machine.emit_object(module) if job["kind"] == "object" else machine.emit_assembly(module).encode()
+    sys.stdout.buffer.write(out)

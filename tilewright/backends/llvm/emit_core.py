@@ -130,9 +130,10 @@ def c_string(text: str) -> tuple[str, int]:
     return f'c"{body}"', len(raw)
 
 
+PLAIN_LOOPS = "; holds scalar loops that LLVM may vectorise"
+"""A comment in the head of such modules: what `opt="auto"` goes by."""
+
 _METADATA = (
-    "attributes #0 = { nounwind }",
-    "attributes #1 = { nounwind alwaysinline }",
     "!0 = distinct !{!0, !3, !4}",
     '!1 = !{!"branch_weights", i32 1, i32 4000}',
     '!2 = !{!"branch_weights", i32 4000, i32 1}',
@@ -157,6 +158,7 @@ class ModuleWriter:
         self.helpers: dict[str, str] = {}
         self.globals: list[str] = []
         self.counters: dict[str, int] = {}
+        self.plain = False
 
     def counter(self, name: str) -> int:
         """0, 1, 2, ...: how often it was asked for `name` before."""
@@ -192,9 +194,14 @@ class ModuleWriter:
 
     def text(self, name: str) -> str:
         """The whole module."""
-        head = [f"; ModuleID = '{name}'", f'source_filename = "{name}"']
+        head = [f"; ModuleID = '{name}'", PLAIN_LOOPS if self.plain else "", f'source_filename = "{name}"']
         declared = [line for key, line in self.declarations.items() if key not in self.defined]
-        tail = list(_METADATA)
+        wide = ' "prefer-vector-width"="512"' if self.vector_bytes == 64 else ""
+        tail = [
+            f"attributes #0 = {{ nounwind{wide} }}",
+            f"attributes #1 = {{ nounwind alwaysinline{wide} }}",
+            *_METADATA,
+        ]
         return "\n".join([*head, *self.globals, *declared, *self.helpers.values(), *self.functions, *tail, ""])
 
 

@@ -17,33 +17,50 @@ from tilewright.arith import expr as E
 from tilewright.backends.llvm.emit_core import ModuleWriter, element_bytes, llvm_type, memory_type, symbol, unsupported
 from tilewright.backends.llvm.emit_expr import ExprWriter, is_natural
 from tilewright.ir import dtype as dt
-from tilewright.ir.node import walk
+from tilewright.ir.node import children
 from tilewright.ir.op import GlobalVar
 from tilewright.tir import ir as T
 
-__all__ = ["StmtWriter", "vectorised"]
+__all__ = ["StmtWriter", "vector_loops"]
 
 _STACK_LIMIT = 16 * 1024
+_LOCAL_LIMIT = 256 * 1024
+_WORTH_VECTORISING = 8
 _NO_TRANSFORM = ", !llvm.loop "
 
 
-def vectorised(body: T.Stmt) -> bool:
-    """Does the code use vectors already? Then LLVM's own vectoriser and unroller leave its loops alone."""
-    return any(
-        (type(n) is T.BufferStore and dt.lanes(n.value.dtype) > 1)
-        or (type(n) is T.BufferLoad and dt.lanes(n.dtype) > 1)
-        for n in walk(body)
-    )
+def vector_loops(body: T.Stmt) -> set[int]:
+    """The ids of loops that hold vector code: LLVM's own vectoriser and unroller are told to leave those alone."""
+    found: set[int] = set()
+    known: dict[int, bool] = {}
+
+    def visit(n: Any) -> bool:
+        here = known.get(id(n))
+        if here is not None:
+            return here
+        here = (isinstance(n, T.BufferStore) and dt.lanes(n.value.dtype) > 1) or (
+            isinstance(n, T.BufferLoad) and dt.lanes(n.dtype) > 1
+        )
+        for child in children(n):
+            if not isinstance(child, T.Buffer) and visit(child):
+                here = True
+        if here and isinstance(n, (T.For, T.While)):
+            found.add(id(n))
+        known[id(n)] = here
+        return here
+
+    visit(body)
+    return found
 
 
 class StmtWriter(ExprWriter):
     """Writes statements into a function named `name`. `signatures`: types of params of the module's functions."""
 
-    def __init__(self, mod: ModuleWriter, name: str, signatures: dict[str, list[str]], plain_loops: bool) -> None:
+    def __init__(self, mod: ModuleWriter, name: str, signatures: dict[str, list[str]], vectors: set[int]) -> None:
         super().__init__(mod)
         self.name = self.where = self.root = name
         self.signatures = signatures
-        self.plain_loops = plain_loops
+        self.vectors = vectors
         self.fail = "fail"
         self.fail_used = False
         self.cleanups: list[str] = []
@@ -143,6 +160,14 @@ class StmtWriter(ExprWriter):
         self.wide.pop(var, None)
         self.env.pop(var, None)
 
+    def is_plain(self, s: T.For) -> bool:
+        """Is the loop scalar code, which LLVM may vectorise and unroll?"""
+        if id(s) in self.vectors:
+            return False
+        if not (type(s.extent) is E.IntImm and s.extent.value < _WORTH_VECTORISING):
+            self.mod.plain = True
+        return True
+
     def serial(self, s: T.For) -> None:
         """A serial loop; of one iteration: its body."""
         low, extent = s.min, s.extent
@@ -162,7 +187,7 @@ class StmtWriter(ExprWriter):
             end = self.add64c(name, c + low.value)
         else:
             end = self.add64c(self.add64(name, "" if start == "0" else start), c)
-        self.loop(s.loop_var, start, end, type(extent) is not E.IntImm, lambda: self.stmt(s.body), self.plain_loops)
+        self.loop(s.loop_var, start, end, type(extent) is not E.IntImm, lambda: self.stmt(s.body), self.is_plain(s))
 
     # ---- memory
 
@@ -175,7 +200,7 @@ class StmtWriter(ExprWriter):
         if constant:
             for x in s.extents:
                 size *= x.value  # pyright: ignore[reportAttributeAccessIssue]
-            if scope == "local" or size * unit <= _STACK_LIMIT:
+            if size * unit <= (_LOCAL_LIMIT if scope == "local" else _STACK_LIMIT):
                 self.env[s.buffer_var] = self.alloca(f"[{max(size, 1)} x {memory_type(s.dtype)}], align 64")
                 self.stmt(s.body)
                 return

@@ -34,7 +34,7 @@ class Kernel:
     """A loaded function of the kernel calling convention. `text`: its LLVM IR; `assembly()`: its machine code as text."""
 
     def __init__(self, funcs: Sequence[PrimFunc], target: Target, opt: str, entry: str | None = None) -> None:
-        import_module("tilewright.runtime.ffi").ffi
+        _ = import_module("tilewright.runtime.ffi").ffi  # loads the FFI's library
         self.target, self.opt = target, opt
         result = emit_module(funcs, target)
         self.text, self._constants = result.text, result.constants
