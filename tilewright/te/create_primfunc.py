@@ -168,7 +168,7 @@ class _Creator:
 
     # ---- one compute ----
 
-    def nest(self, op: ComputeOp, outputs: tuple[int, ...]) -> Stmt:
+    def nest(self, op: ComputeOp, outputs: Sequence[int]) -> Stmt:
         """The loops and the block that compute these outputs."""
         first = op.body[outputs[0]]
         axes = [*op.axis, *(first.axis if isinstance(first, Reduce) else ())]
