@@ -7,12 +7,12 @@ is no parameter: its value is written into the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.arith import expr as E
 from tilewright.arith.expr import PrimExpr
-from tilewright.ir.node import Node, replace, walk
+from tilewright.ir.node import Node, children, replace
 from tilewright.relax import ir as R
 from tilewright.relax.calls import call_tir
 from tilewright.relax.dims import dim_key
@@ -31,7 +31,7 @@ from tilewright.relax.struct_info import (
 if TYPE_CHECKING:
     from tilewright.relax.block_builder import BlockBuilder
 
-__all__ = ["call_te", "inline_scalar", "kernel_name"]
+__all__ = ["call_te", "inline_scalar", "kernel_name", "mentioned"]
 
 
 def kernel_name(func: Callable[..., Any]) -> str:
@@ -218,14 +218,32 @@ def _sign(x: Any, tensors: list[R.Expr]) -> Any:
     return ("tensor", si.dtype, same, value, *(dim_key(d) for d in si.shape))
 
 
+def mentioned(roots: Iterable[Node], wanted: Iterable[E.Var]) -> set[E.Var]:
+    """Which of the variables occur below the nodes (in buffers' shapes too). Stops when all are found."""
+    missing = set(wanted)
+    found: set[E.Var] = set()
+    seen: set[int] = set()
+    todo = list(roots)
+    while todo and missing:
+        n = todo.pop()
+        if n.identity:
+            if id(n) in seen:
+                continue
+            seen.add(id(n))
+            if n in missing:
+                missing.discard(n)  # pyright: ignore[reportArgumentType]
+                found.add(n)  # pyright: ignore[reportArgumentType]
+                continue
+        todo.extend(children(n))
+    return found
+
+
 def _drop_unused(f: Any, scalars: Sequence[E.Var]) -> Any:
     """The kernel without scalar parameters that nothing in it uses."""
     if not scalars:
         return f
-    used = {n for n in walk(f.body) if isinstance(n, E.Var)}
-    for buffer in f.buffer_map.values():
-        used.update(n for d in buffer.shape for n in walk(d) if isinstance(n, E.Var))
-    drop = [v for v in scalars if v not in used]
+    used = mentioned((*f.buffer_map.values(), f.body), scalars)
+    drop = {v for v in scalars if v not in used}
     return replace(f, params=tuple(p for p in f.params if p not in drop)) if drop else f
 
 

@@ -15,12 +15,14 @@ from tilewright.ir.node import Node, replace, walk
 from tilewright.ir.passes import PassContext, pass_
 from tilewright.ir.rewrite import substitute, transform
 from tilewright.relax.calls import call_tir
+from tilewright.relax.dims import dim_key
 from tilewright.relax.ir import Call, Expr, Function, GlobalVar, SeqExpr, Var, VarBinding
+from tilewright.relax.kernels import mentioned
 from tilewright.relax.rewrite import GraphMutator
 from tilewright.relax.struct_info import (
+    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
-    as_ints,
     deduce_symbols,
     free_symbols,
     substitute_symbols,
@@ -136,9 +138,7 @@ class _Merger:
         told = {d for b in (*inputs, out) for d in b.shape if isinstance(d, E.Var)}
         scalars = [(old, new) for old, new in self.symbols.items() if new not in told]
         if scalars:
-            used = {n for n in walk(root) if isinstance(n, E.Var)}
-            for b in (*inputs, out, *self.allocated):
-                used.update(n for d in b.shape for n in walk(d) if isinstance(n, E.Var))
+            used = mentioned((*inputs, out, *self.allocated, root), [new for _, new in scalars])  # pyright: ignore
             scalars = [(old, new) for old, new in scalars if new in used]
         handles = [E.Var(f"p_{b.name}", "handle") for b in (*inputs, out)]
         func = PrimFunc(
@@ -187,25 +187,26 @@ def _fresh_binders(root: BlockRealize, mapping: dict[Any, Any]) -> dict[Any, Any
 
 
 def _group_key(f: Function) -> Any:
-    """Something hashable that groups of one kernel share; None where symbols are in play."""
+    """Something hashable that groups which make the same kernel share."""
     body = f.body
     assert isinstance(body, SeqExpr)
     number: dict[Any, int] = {}
     key: list[Any] = []
+
+    def info(si: Any) -> Any:
+        if isinstance(si, TensorStructInfo):
+            return (si.dtype, *(dim_key(d) for d in si.shape or ()))
+        return ("shape", *si.values) if isinstance(si, ShapeStructInfo) else None
+
     for p in f.params:
-        shape = as_ints(p.struct_info.shape) if isinstance(p.struct_info, TensorStructInfo) else None
-        if shape is None:
-            return None
         number[p] = len(number)
-        key.append((shape, p.struct_info.dtype))  # pyright: ignore
+        key.append(info(p.struct_info))
     for b in (b for block in body.blocks for b in block.bindings):
         call: Any = b.value  # pyright: ignore
-        shape = as_ints(getattr(b.var.struct_info, "shape", None))
-        if shape is None or len(call.args) > 2:
-            return None
         number[b.var] = len(number)
-        key.append((call.args[0], *(number[a] for a in call.args[1].fields), shape, b.var.struct_info.dtype))  # pyright: ignore
-    return (*key, number[body.body])
+        scalars = tuple(dim_key(v) for a in call.args[2:] for v in a.values)
+        key.append((call.args[0], *(number[a] for a in call.args[1].fields), info(b.var.struct_info), scalars))
+    return (*key, number[body.body])  # pyright: ignore
 
 
 def merge_kernels(mod: IRModule, group: Function) -> Merged:
@@ -229,10 +230,7 @@ class _FuseTIR(GraphMutator):
             made = self.alike.get(key)
             if made is None:
                 merged = merge_kernels(self.mod, target)
-                gv = self.bb.add_func(merged.func, call.op.name_hint, share=key is None)
-                made = (gv, merged)
-                if key is not None:
-                    self.alike[key] = made
+                made = self.alike[key] = (self.bb.add_func(merged.func, call.op.name_hint, share=False), merged)
             self.merged[call.op] = made
         gv, merged = made
         table: dict[E.Var, PrimExpr] = {}
