@@ -10,9 +10,10 @@ from typing import Any, cast
 import numpy as np
 
 from tilewright.ir import dtype as dt
+from tilewright.runtime.dtypes import numpy_name
 from tilewright.runtime.signature import Dim, Param, Signature
 
-__all__ = ["by_name", "converter", "repair"]
+__all__ = ["by_name", "converter", "numpy_knows", "repair"]
 
 
 def by_name(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -54,11 +55,11 @@ def count_message(signature: Signature, got: int) -> str:
     return f"{signature.name}() takes {n} input{'' if n == 1 else 's'} ({_inputs(signature)}), got {got}"
 
 
-def repair(signature: Signature, args: Sequence[Any], error: BaseException) -> tuple[Any, ...] | None:
+def repair(signature: Signature, args: Sequence[Any], error: BaseException | None = None) -> tuple[Any, ...] | None:
     """The arguments with what may be repaired: layouts copied, read-only and unusual dtypes shared another way.
 
-    None where there is nothing to repair (then `error` stands). Raises TypeError or ValueError, from `error`, for what is
-    wrong: it names the input, what it got and what it needs.
+    None where there is nothing to repair (then `error`, with which the call ended, stands). Raises TypeError or ValueError,
+    from `error`, for what is wrong: it names the input, what it got and what it needs.
     """
     if len(args) != len(signature.inputs):
         if len(args) == len(signature.inputs) + len(signature.outputs):
@@ -86,6 +87,10 @@ def _scalar(p: Param, a: Any) -> Any:
     raise TypeError(f"must be a number ({p.dtype}), got {_kind(a)}")
 
 
+def _needs(p: Param) -> str:
+    return str(p).partition(": ")[2]
+
+
 def _kind(a: Any) -> str:
     if hasattr(a, "shape") and hasattr(a, "dtype"):
         return f"{type(a).__name__} {str(a.dtype).removeprefix('torch.')}[{', '.join(map(str, a.shape))}]"
@@ -96,24 +101,23 @@ def _tensor(p: Param, a: Any, dims: dict[str, tuple[int, str]], may_copy: bool) 
     """The array itself, or what shares its memory, or (`may_copy`) a copy in the layout that is needed."""
     from tilewright.runtime.ffi import tensor_from, to_numpy
 
-    needs = str(p).partition(": ")[2]
     if isinstance(a, np.generic):
         a = np.asarray(a)
     if not hasattr(a, "__dlpack__") or not hasattr(a, "shape"):
         hint = f"; np.asarray(..., {p.dtype!r}) makes one" if isinstance(a, (int, float, list, tuple)) else ""
-        raise TypeError(f"must be an array ({needs}), got {type(a).__name__}{hint}")
-    got = str(a.dtype).removeprefix("torch.").removeprefix(">").removeprefix("<")
-    got = a.dtype.name if isinstance(a, np.ndarray) else got
+        raise TypeError(f"must be an array ({_needs(p)}), got {type(a).__name__}{hint}")
+    got = numpy_name(a.dtype) if isinstance(a, np.ndarray) else str(a.dtype).removeprefix("torch.")
+
     if got != p.dtype:
         raise TypeError(
             f"must be of dtype {p.dtype}, got {got}; convert it first, for example {_conversion(a, p.dtype)}"
         )
-    _check_shape(p, tuple(int(d) for d in a.shape), dims, needs)
+    _check_shape(p, tuple(int(d) for d in a.shape), dims)
     if isinstance(a, np.ndarray):
         usable = a.flags.c_contiguous and a.flags.aligned and a.dtype.isnative
-        if usable and a.flags.writeable and a.dtype.kind != "V" and a.dtype.name == p.dtype and not _exotic(p.dtype):
+        if usable and a.flags.writeable and numpy_knows(p.dtype):
             return a
-        _may_copy(usable or may_copy, needs)
+        _may_copy(usable or may_copy, p)
         return tensor_from(a if usable else np.array(a, dtype=a.dtype.newbyteorder("="), order="C"))
     torch: Any = sys.modules.get("torch")
     if torch is not None and isinstance(a, torch.Tensor):
@@ -122,42 +126,43 @@ def _tensor(p: Param, a: Any, dims: dict[str, tuple[int, str]], may_copy: bool) 
         fixed = a.detach() if a.requires_grad else a
         if fixed.is_conj() or fixed.is_neg():
             fixed = fixed.resolve_conj().resolve_neg()
-        _may_copy(fixed.is_contiguous() or may_copy, needs)
+        _may_copy(fixed.is_contiguous() or may_copy, p)
         return fixed if fixed.is_contiguous() else fixed.contiguous()
     tensor = tensor_from(a)
     if not tensor.is_contiguous():
-        _may_copy(may_copy, needs)
+        _may_copy(may_copy, p)
         return tensor_from(np.ascontiguousarray(to_numpy(tensor)))
     return a if type(a) is type(tensor) else tensor
 
 
-def _may_copy(allowed: bool, needs: str) -> None:
+def _may_copy(allowed: bool, p: Param) -> None:
     if not allowed:
         raise ValueError(
-            f"must be row-major, compact and aligned ({needs}): this function may write to it, so it is not copied"
+            f"must be row-major, compact and aligned ({_needs(p)}): this function may write to it, so it is not copied"
         )
 
 
-def _exotic(dtype: str) -> bool:
-    return dtype.startswith(("bfloat", "float8"))
+def numpy_knows(dtype: str) -> bool:
+    """Can numpy exchange arrays of this dtype by DLPack?"""
+    return not dtype.startswith(("bfloat", "float8"))
 
 
 def _conversion(a: Any, dtype: str) -> str:
     return f"x.to(torch.{dtype})" if type(a).__module__.startswith("torch") else f"x.astype({dtype!r})"
 
 
-def _check_shape(p: Param, got: tuple[int, ...], dims: dict[str, tuple[int, str]], needs: str) -> None:
+def _check_shape(p: Param, got: tuple[int, ...], dims: dict[str, tuple[int, str]]) -> None:
     shape = p.shape or ()
     if len(got) != len(shape):
         plural = "" if len(shape) == 1 else "s"
-        raise ValueError(f"must have {len(shape)} dimension{plural} ({needs}), got {len(got)}: shape {got}")
+        raise ValueError(f"must have {len(shape)} dimension{plural} ({_needs(p)}), got {len(got)}: shape {got}")
     for d, (have, want) in enumerate(zip(got, shape)):
         known = _known(want, dims)
         if known is None:
             if isinstance(want, str) and want.isidentifier():
                 dims[want] = (have, f"{p.name!r}, dimension {d}")
         elif have != known[0]:
-            raise ValueError(f"has shape {got}, but dimension {d} must be {known[0]}{known[1]} ({needs})")
+            raise ValueError(f"has shape {got}, but dimension {d} must be {known[0]}{known[1]} ({_needs(p)})")
 
 
 def _known(want: Dim, dims: Mapping[str, tuple[int, str]]) -> tuple[int, str] | None:

@@ -7,10 +7,11 @@ the caller's kind. The native function checks every argument itself; only when i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tilewright.runtime import arguments
 from tilewright.runtime.artifact import Artifact
@@ -35,8 +36,9 @@ class Executable:
         self.signature: Signature = module.signature(entry)
         self.function: Any = module[self.signature.name]
         self.stats: dict[str, Any] = module.artifact.stats
+        self._names = [p.name for p in self.signature.inputs]
         self._single = len(self.signature.outputs) == 1 and not self.signature.returns_tuple
-        self._from_dlpack: Callable[..., Any] | None = None
+        self._plain = all(arguments.numpy_knows(p.dtype) for p in self.signature.outputs)
 
     @staticmethod
     def from_artifact(artifact: Artifact, entry: str | None = None) -> Executable:
@@ -48,25 +50,47 @@ class Executable:
 
         Raises TypeError and ValueError that name the input, what it got and what it needs.
         """
-        if named or (len(args) == 1 and isinstance(args[0], dict)):
-            args = arguments.by_name(self.signature, args, named)
-        if len(args) > len(self.signature.inputs):  # the native function would take them as memory for the results
-            raise TypeError(arguments.count_message(self.signature, len(args)))
+        if named or (len(args) == 1 and type(args[0]) is dict):
+            args = self._by_name(args, named)
+        all_numpy, odd = True, False
+        for a in args:
+            if type(a) is np.ndarray:
+                flags = a.flags
+                odd = odd or not (flags.c_contiguous and flags.writeable)
+            else:
+                all_numpy = False
+                ask = getattr(a, "is_contiguous", None)
+                odd = odd or (ask is not None and not ask())
+        given = args
+        if odd:  # not an error: repaired before the call, since raising and catching costs a hundred times more
+            args = arguments.repair(self.signature, args) or args
         try:
             result = self.function(*args)
         except (TypeError, ValueError, BufferError, RuntimeError) as error:
-            repaired = arguments.repair(self.signature, args, error)
+            repaired = None if odd else arguments.repair(self.signature, args, error)
             if repaired is None:
                 raise
             result = self.function(*repaired)
-        return self._deliver(result, args)
+        if all_numpy and self._plain:
+            if self._single:
+                return np.from_dlpack(result)
+            return None if result is None else tuple([np.from_dlpack(r) for r in result])
+        return self._deliver(result, given)
+
+    def _by_name(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        if not args and len(named) == len(self._names):
+            try:
+                return tuple([named[n] for n in self._names])
+            except KeyError:
+                pass  # says which, below
+        return arguments.by_name(self.signature, args, named)
 
     def _deliver(self, result: Any, args: tuple[Any, ...]) -> Any:
         """The results as the caller's kind of array."""
         convert = arguments.converter(args)
         if convert is None:
             return result if self._single or result is None else tuple(result)
-        return convert(result) if self._single else tuple(convert(r) for r in result or ())
+        return convert(result) if self._single else tuple([convert(r) for r in result or ()])
 
     def __getitem__(self, name: str) -> Any:
         """The native function `name` of the module."""

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import dtype as dt
+from tilewright.runtime.dtypes import numpy_name
 from tilewright.support.lazy import resolve
 
 __all__ = ["Device", "NDArray", "ffi", "function_at", "tensor_from", "to_numpy"]
-
 
 
 def _import_ffi() -> Any:
@@ -172,7 +172,7 @@ def tensor_from(source: Any) -> Any:
     if isinstance(source, NDArray):
         return source
     if isinstance(source, np.ndarray):
-        if source.dtype.name in _EXOTIC:
+        if numpy_name(source.dtype) in _EXOTIC:
             return _exotic(source)
         if not source.flags.writeable:
             source = np.asarray(_Alias(source))
@@ -183,7 +183,7 @@ def tensor_from(source: Any) -> Any:
 
 def _exotic(source: np.ndarray[Any, Any]) -> Any:
     """A tensor of a dtype that numpy cannot export: the same memory as unsigned integers, then seen as the dtype."""
-    code, bits = _EXOTIC[source.dtype.name]
+    code, bits = _EXOTIC[numpy_name(source.dtype)]
     plain = tensor_from(source.view(np.uint16 if bits == 16 else np.uint8))
     return _view_as(plain, source.shape, code, bits)
 
