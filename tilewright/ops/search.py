@@ -132,6 +132,11 @@ class CumProd(_Running, name="cumprod", torch="aten.cumprod.default"):
         return self._numpy(np.cumprod, data, 1)
 
 
+def _reversed(x: Any) -> Any:
+    """A key that sorts the other way round; integers are inverted bit by bit, since negating the least one wraps."""
+    return np.invert(x) if x.dtype.kind in "iu" else -x
+
+
 @dataclass(frozen=True)
 class TopK(Op, name="topk"):
     """The k greatest (or smallest) elements along `axis`, in order, and their positions; of equals the first come first.
@@ -164,7 +169,7 @@ class TopK(Op, name="topk"):
         return {"both": [values, places], "values": values, "indices": places}[self.ret_type]
 
     def reference(self, data: Any) -> Any:
-        key = -data if self.largest else data
+        key = _reversed(data) if self.largest else data
         order = np.argsort(key, axis=self.axis, kind="stable")
         places = np.take(order, range(self.k), axis=self.axis)
         values = np.take_along_axis(data, places, self.axis)
@@ -199,7 +204,7 @@ class ArgSort(Op, name="argsort"):
         return topi.topk(data, data.shape[self.axis], self.axis, self.descending, self.dtype)[1]
 
     def reference(self, data: Any) -> Any:
-        return np.argsort(-data if self.descending else data, axis=self.axis, kind="stable").astype(self.dtype)
+        return np.argsort(_reversed(data) if self.descending else data, axis=self.axis, kind="stable").astype(self.dtype)
 
     @classmethod
     def samples(cls) -> list[Sample]:

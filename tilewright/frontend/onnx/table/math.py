@@ -102,9 +102,12 @@ def cast_like(n: NodeContext, x: Any, like: Any) -> Any:
 @onnx_op("IsInf", since=10)
 def is_inf(n: NodeContext, x: Any) -> Any:
     """Is the element infinite, of the wanted sign?"""
-    if not (n.attr("detect_negative", 1) and n.attr("detect_positive", 1)):
-        raise n.unsupported("detecting only one sign of infinity is not supported")
-    return n.op("isinf", x)
+    negative, positive = n.attr("detect_negative", 1), n.attr("detect_positive", 1)
+    if negative and positive:
+        return n.op("isinf", x)
+    if not (negative or positive):
+        return n.op("logical_and", n.op("isinf", x), n.const(False))
+    return n.op("equal", x, n.scalar(np.inf if positive else -np.inf, x))
 
 
 @onnx_op("BitShift", since=11)
@@ -269,8 +272,8 @@ def _log_sum_exp(n: NodeContext, x: Any, how: dict[str, Any]) -> Any:
 _REDUCE: dict[str, Any] = {
     "ReduceSum": lambda n, x, how: n.op("sum", x, **how),
     "ReduceMean": lambda n, x, how: n.op("mean", x, **how),
-    "ReduceMax": lambda n, x, how: n.op("max", x, **how),
-    "ReduceMin": lambda n, x, how: n.op("min", x, **how),
+    "ReduceMax": lambda n, x, how: n.op("any" if n.dtype(x) == "bool" else "max", x, **how),
+    "ReduceMin": lambda n, x, how: n.op("all" if n.dtype(x) == "bool" else "min", x, **how),
     "ReduceProd": lambda n, x, how: n.op("prod", x, **how),
     "ReduceL1": lambda n, x, how: n.op("sum", n.op("abs", x), **how),
     "ReduceL2": lambda n, x, how: n.op("sqrt", n.op("sum", n.op("multiply", x, x), **how)),

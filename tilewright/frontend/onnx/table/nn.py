@@ -204,16 +204,27 @@ def _normalise(n: NodeContext, x: Any, axes: list[int], scale: Any, bias: Any, e
 @onnx_op("LayerNormalization", since=17)
 def layer_norm(n: NodeContext, x: Any, scale: Any, bias: Any = None) -> Any:
     """The dimensions from `axis` on by their mean and variance; computed in float32 unless x is float64"""
-    n.only_output("Mean", "InvStdDev")
     n.attr("stash_type", 1)
     rank = n.rank(x)
     axes = list(range(n.axis(n.attr("axis", -1), rank), rank))
     eps = n.attr("epsilon", 1e-5)
+    if n.wants(1) or n.wants(2):
+        return _layer_norm_statistics(n, x, scale, bias, axes, eps)
     if n.rank(scale) == len(axes):
         shift = bias if bias is not None else n.const(np.zeros(n.static_shape(scale, "the scale")), n.dtype(scale))
         return n.op("nn.layer_norm", x, scale, shift, axes=axes, epsilon=eps)
     shift = bias if bias is not None else n.scalar(0, x)
     return _normalise(n, x, axes, scale, shift, eps)
+
+
+def _layer_norm_statistics(n: NodeContext, x: Any, scale: Any, bias: Any, axes: list[int], eps: float) -> list[Any]:
+    """The result, the mean, and one over the standard deviation"""
+    mean = n.op("mean", x, axis=axes, keepdims=True)
+    centred = n.op("subtract", x, mean)
+    var = n.op("mean", n.op("multiply", centred, centred), axis=axes, keepdims=True)
+    factor = n.op("rsqrt", n.op("add", var, n.scalar(eps, x)))
+    out = n.op("multiply", n.op("multiply", centred, factor), scale)
+    return [out if bias is None else n.op("add", out, bias), mean, factor]
 
 
 @onnx_op("RMSNormalization", since=23)

@@ -55,6 +55,8 @@ def reshape(n: NodeContext, x: Any, shape: Any) -> Any:
         if any(_is(d, 0) and i >= len(old) for i, d in enumerate(new)):
             raise n.unsupported(f"the new shape {tuple(new)} keeps a dimension that the operand has not")
         new = [old[i] if _is(d, 0) else d for i, d in enumerate(new)]
+    if any(_is(d, 0) for d in new):  # no elements; to `reshape`, 0 would mean to keep a dimension
+        return n.op("full", n.shape_expr(new), n.scalar(0, x), dtype=n.dtype(x))
     left = [i for i, d in enumerate(new) if _is(d, -1)]
     if len(left) > 1:
         raise n.unsupported(f"the new shape {tuple(new)} leaves more than one dimension open")
