@@ -256,6 +256,9 @@ for rounding in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"):
 case("Resize", [f32(1, 2, 4, 5), None, None, i64(8, 10)], {"axes": [2, 3], "mode": "linear"}, opset=18)
 case("Resize", [f32(1, 2, 5), None, scales(1, 1, 2)], {"mode": "linear"}, opset=13)
 case("Resize", [f32(1, 2, 4, 5), None, scales(1, 1, 2, 2)], {"mode": "cubic", "cubic_coeff_a": -0.5}, opset=13)
+case("Resize", [f32(1, 2, 5, 7), None, scales(1, 1, 1.5, 0.7)], {"mode": "linear"}, opset=13)
+case("Resize", [f32(1, 2, 5, 7), None, scales(1, 1, 1.5, 0.7)], opset=13)
+case("Resize", [f32(1, 2, 4, 4, 4), None, scales(1, 1, 2, 1, 2)], {"mode": "linear"}, opset=13)
 
 
 def recurrent(gates: int, hidden: int, size: int, directions: int, *, bias: bool = True) -> list[Any]:
@@ -270,6 +273,7 @@ case("LSTM", recurrent(4, 6, 3, 1), {"hidden_size": 6}, outputs=3)
 case("LSTM", [*recurrent(4, 6, 3, 1), None, f32(1, 2, 6), f32(1, 2, 6)], {"hidden_size": 6}, outputs=3)
 case("LSTM", recurrent(4, 6, 3, 1, bias=False), {"hidden_size": 6, "direction": "reverse"}, outputs=3)
 case("LSTM", recurrent(4, 6, 3, 2), {"hidden_size": 6, "direction": "bidirectional"}, outputs=3)
+case("LSTM", [*recurrent(4, 6, 3, 1), None, None, None, Const(f32(1, 18))], {"hidden_size": 6, "clip": 1.5}, outputs=3)
 case("GRU", recurrent(3, 6, 3, 1), {"hidden_size": 6}, outputs=2)
 case(
     "GRU", recurrent(3, 6, 3, 2), {"hidden_size": 6, "direction": "bidirectional", "linear_before_reset": 1}, outputs=2

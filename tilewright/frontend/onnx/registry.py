@@ -47,7 +47,7 @@ class Row:
 
 
 _ROWS: dict[tuple[str, str], list[Row]] = {}
-_TABLES = ("math", "shape", "nn", "indexing", "control", "recurrent")
+_TABLES = ("math", "shape", "nn", "resize", "indexing", "control", "recurrent")
 
 
 def onnx_op(
