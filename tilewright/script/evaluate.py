@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,7 +70,7 @@ class Environment:
         self.outer = (*outer, vars(builtins))
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """A scope of names."""
         self.scopes.append({})
         try:
@@ -274,14 +274,18 @@ class Evaluator:
         return self.eval(n.body) if test else self.eval(n.orelse)
 
     def _subscript(self, n: ast.Subscript) -> Any:
-        base, index = self.eval(n.value), self.index(n.slice)
+        base: Any = self.eval(n.value)
+        index: Any = self.index(n.slice)
+        container: Any = base
         if isinstance(base, Buffer):
             items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
             if any(isinstance(i, slice) and i.step is None for i in items) and len(items) == len(base.shape):
                 return BufferRegion(base, tuple(_range_of(i, d) for i, d in zip(items, base.shape, strict=True)))
         if isinstance(base, rx.Expr) and not hasattr(base, "__getitem__"):
+            if not isinstance(index, int):
+                self.source.fail("TW0104", "a tuple of the graph is indexed by a number", n.slice)
             return rx.TupleGetItem(base, index)
-        return base[index]
+        return container[index]
 
     def index(self, n: ast.AST) -> Any:
         """The value between the brackets."""

@@ -18,6 +18,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from tilewright.arith.build import convert
+from tilewright.arith.expr import Var
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node
 from tilewright.ir.op import GlobalVar
@@ -29,8 +30,9 @@ from tilewright.script import relax as R
 from tilewright.script import tir as T
 from tilewright.script.evaluate import Environment, Evaluator
 from tilewright.script.parser_relax import RelaxParser
-from tilewright.script.parser_tir import Macro, TIRParser, call_function
+from tilewright.script.parser_tir import TIRParser
 from tilewright.script.source import Source, Tree, did_you_mean, find_class, find_function, parse_text
+from tilewright.script.suite import Macro, at, call_function
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir import ir as tir
 
@@ -150,7 +152,7 @@ def decoration(evaluator: Evaluator, d: ast.FunctionDef) -> tuple[str, dict[str,
         if kind is not None:
             keywords = call.keywords if call is not None else []
             return kind, {k.arg: evaluator.eval(k.value) for k in keywords if k.arg}
-    evaluator.source.fail(
+    return evaluator.source.fail(
         "TW0115", f"function {d.name!r} is no script", d, hint="decorate it with @T.prim_func or @R.function"
     )
 
@@ -272,7 +274,7 @@ def _parse_members(
         parsed[m.var] = parser.parse_function(m.d, sig, m.options)
         mod.functions[m.var] = parsed[m.var]
         m.env.scopes.pop()
-    return IRModule({m.var: parsed[m.var] for m in members}, attrs, span=source.span(node))
+    return at(IRModule({m.var: parsed[m.var] for m in members}, attrs), source.span(node))
 
 
 # ---- texts
@@ -377,7 +379,7 @@ class _Text:
         value = self.evaluator.eval(s.value)
         if isinstance(value, tir.Buffer) and not value.name:
             C.name_buffer(value, name)
-        elif isinstance(value, T._tir.Buffer) or isinstance(value, T.E.Var):
+        elif isinstance(value, (tir.Buffer, Var)):
             if value.name:
                 return False
             C.fresh_name(value, name)

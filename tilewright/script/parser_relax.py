@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tilewright.arith import expr as E
 from tilewright.ir.module import IRModule
@@ -17,8 +17,8 @@ from tilewright.script import commands as C
 from tilewright.script import relax as R
 from tilewright.script.evaluate import Environment, Evaluator, as_operand
 from tilewright.script.namespace import DtypeFactory
-from tilewright.script.parser_tir import MacroCall, _what
 from tilewright.script.source import Source, did_you_mean
+from tilewright.script.suite import Macro, MacroCall, at, what
 from tilewright.support.diagnostics import CompileError
 
 __all__ = ["RelaxParser", "Signature"]
@@ -54,7 +54,7 @@ class RelaxParser:
         self.outputs: dict[str, ast.stmt] | None = None  # in a dataflow block: the binding of each output
         self.returned = False
 
-    def fail(self, code: str, message: str, n: Any, **kw: Any) -> Any:
+    def fail(self, code: str, message: str, n: Any, **kw: Any) -> NoReturn:
         """Raise an error that underlines the syntax node."""
         self.source.fail(code, message, n, **kw)
 
@@ -174,7 +174,7 @@ class RelaxParser:
         """Parse one statement."""
         method = _STATEMENTS.get(type(s))
         if method is None:
-            self.fail("TW0105", f"script of the graph IR has no {_what(s)} statements", s)
+            self.fail("TW0105", f"script of the graph IR has no {what(s)} statements", s)
         try:
             method(self, s)
         except CompileError as e:
@@ -244,19 +244,19 @@ class RelaxParser:
             operand = self.bb.normalize(convert(value.value))
             made_info = self.resolve(value.info, s)
             var = make_var(name, info or made_info, local, span)
-            self.bb.emit_normalized(rx.MatchCast(var, operand, made_info, span=span))
+            self.bb.emit_normalized(at(rx.MatchCast(var, operand, made_info), span))
             return var
         try:
             expr = convert(value)
         except TypeError as e:
             self.fail("TW0104", str(e), s)
             raise
-        expr = self.bb.normal(expr)
+        expr: Any = self.bb.normal(expr)
         known = function_struct_info(expr) if isinstance(expr, rx.Function) else getattr(expr, "struct_info", None)
         if info is not None:
             self._check_info(info, known, s.annotation if isinstance(s, ast.AnnAssign) else s)
         var = make_var(name, info or known, local, span)
-        self.bb.emit_normalized(rx.VarBinding(var, expr, span=span))
+        self.bb.emit_normalized(at(rx.VarBinding(var, expr), span))
         return var
 
     def _check_info(self, said: Any, known: Any, n: ast.AST) -> None:
@@ -408,7 +408,6 @@ class RelaxParser:
 
     def _function_def(self, s: ast.FunctionDef) -> None:
         from tilewright.script.parser import decoration
-        from tilewright.script.parser_tir import Macro
 
         kind, options = decoration(self.evaluator, s)
         if kind == "macro":

@@ -297,7 +297,7 @@ def _load() -> None:
     """Register the printers of both IRs (once)."""
     if not _LOADED:
         _LOADED.append(True)
-        for name in ("expr", "tir", "relax"):
+        for name in ("expr", "buffer", "tir", "func", "relax"):
             import_module(f"tilewright.script.printer_{name}")
         HANDLERS.setdefault(Node, _generic)
 

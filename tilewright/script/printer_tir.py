@@ -6,16 +6,13 @@ line when it stands last, and as `with ...:` when something follows its scope.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tilewright.arith import expr as E
-from tilewright.ir.module import attrs_of
-from tilewright.ir.node import INFO, Node
-from tilewright.ir.op import GlobalVar, PointerType, PrimType
+from tilewright.ir.node import Node
+from tilewright.ir.op import PointerType
 from tilewright.script.printer import (
     DEDENT,
-    FUNCTIONS,
     INDENT,
     INLINE_ELEMENTS,
     LINE,
@@ -26,10 +23,23 @@ from tilewright.script.printer import (
     handler,
     names_in,
 )
-from tilewright.script.printer_expr import declare_var, explicit, type_text, var_declaration
+from tilewright.script.printer_buffer import (
+    REGION,
+    bounds,
+    buffer_args,
+    define_buffer,
+    indices,
+    is_true,
+    is_usual_pointer,
+    is_zero,
+    regions,
+    same,
+    slices,
+)
+from tilewright.script.printer_expr import declare_var, explicit, type_text
 from tilewright.tir import ir as tir
 
-__all__ = ["buffer_args", "define_buffer"]
+__all__ = ["block_rest"]
 
 _KINDS = {1: "parallel", 2: "vectorized", 3: "unroll", 4: "thread_binding"}
 _AXES = {0: "spatial", 2: "reduce", 3: "scan", 4: "opaque"}
@@ -46,205 +56,6 @@ _ITER_TYPES = (
 )
 WITH = 1
 """As the precedence of a statement: it is not the last of its suite."""
-
-
-# ---- ranges and buffers
-
-
-def same(a: Any, b: Any) -> bool:
-    """The same object, or equal integer constants."""
-    return a is b or (type(a) is E.IntImm and type(b) is E.IntImm and a.value == b.value and a.dtype == b.dtype)
-
-
-def extent_between(start: Any, stop: Any) -> Any:
-    """The extent that the parser gives to `start:stop`: `start + e` minus `start` is `e`."""
-    if type(stop) is E.Add and same(stop.a, start):
-        return stop.b
-    if same(start, stop):
-        return E.const(0, start.dtype)
-    try:
-        return E.sub(stop, start)
-    except ValueError:
-        return None
-
-
-def bounds(r: Any) -> tuple[Any, Any] | None:
-    """`(min, min + extent)` if reading them back gives the range again."""
-    if r.min.dtype != r.extent.dtype:
-        return None
-    stop = E.add(r.min, r.extent)
-    got = extent_between(r.min, stop)
-    return (r.min, stop) if got is not None and same(got, r.extent) else None
-
-
-def _is_zero(e: Any, dtype: str) -> bool:
-    return type(e) is E.IntImm and e.value == 0 and e.dtype == dtype
-
-
-@handler(tir.Range)
-def print_range(p: Printer, r: Any, prec: int) -> list[Item]:
-    ends = bounds(r)
-    if ends is None:
-        return [f"{p.T}.Range.from_min_extent(", *explicit(p, r.min), ", ", *explicit(p, r.extent), ")"]
-    return [f"{p.T}.Range(", (ends[0], 0), ", ", (ends[1], 0), ")"]
-
-
-def slices(p: Printer, region: Sequence[Any]) -> list[Item] | None:
-    """The ranges of a region as indices and slices; None where that would not read back."""
-    out: list[Item] = []
-    for r in region:
-        out += [", "] if out else []
-        if type(r.extent) is E.IntImm and r.extent.value == 1 and r.extent.dtype == r.min.dtype:
-            out.append((r.min, 0))
-            continue
-        ends = bounds(r)
-        if ends is None:
-            return None
-        out += [(ends[0], 0), ":", (ends[1], 0)]
-    return out or ["()"]
-
-
-@handler(tir.BufferRegion)
-def print_region(p: Printer, r: Any, prec: int) -> list[Item]:
-    text = slices(p, r.region)
-    if text is None or (prec != REGION and not any(i == ":" for i in text)):
-        return [f"{p.T}.BufferRegion(", (r.buffer, 0), ", ", *p.list_of(r.region), ")"]
-    return [(r.buffer, 0), "[", *text, "]"]
-
-
-REGION = -1
-"""As the precedence of a BufferRegion: where a point means a region of extent one."""
-
-
-def regions(p: Printer, values: Sequence[Any]) -> list[Item]:
-    out: list[Item] = []
-    for r in values:
-        out += [", "] if out else []
-        out.append((r, REGION))
-    return out
-
-
-def data_var_text(p: Printer, b: Any) -> str | None:
-    """The `data=` argument of a buffer; None where a fresh pointer of the usual type is meant (which this defines)."""
-    v = b.data
-    if v in p.names.of:
-        return p.names.of[v]
-    if not is_usual_pointer(v, b.dtype):
-        return declare_var(p, v)
-    return None
-
-
-def is_usual_pointer(v: Any, dtype: str) -> bool:
-    """Is it a pointer variable as allocation makes it?"""
-    t = v.type_annotation
-    return (
-        type(v) is E.Var
-        and v.dtype == "handle"
-        and type(t) is PointerType
-        and type(t.element_type) is PrimType
-        and t.element_type.dtype == dtype
-    )
-
-
-def buffer_args(p: Printer, b: Any, *, always_dtype: bool = False, data: bool = True) -> list[Item]:
-    """The arguments that describe a buffer: shape, dtype and what differs from a compact one."""
-    for v in names_in((*b.shape, *b.strides, b.elem_offset), E.Var):
-        declare_var(p, v)
-    out: list[Item] = [*p.tuple_of(b.shape)]
-    if always_dtype or b.dtype != "float32":
-        out.append(f', "{b.dtype}"')
-    data_text = data_var_text(p, b) if data else None
-    if data_text is not None:
-        out.append(f", data={data_text}")
-    if b.strides:
-        out += [", strides=", *p.tuple_of(b.strides)]
-    if b.elem_offset is not None:
-        out += [", elem_offset=", (b.elem_offset, 0)]
-    if data_text is None and b.scope() != "global":
-        out.append(f", scope={_quote(b.scope())}")
-    if b.data_alignment != 64:
-        out.append(f", align={b.data_alignment}")
-    if b.offset_factor:
-        out.append(f", offset_factor={b.offset_factor}")
-    if b.axis_separators:
-        out.append(f", axis_separators={list(b.axis_separators)}")
-    return out
-
-
-def define_buffer(p: Printer, b: Any) -> str:
-    """Give the buffer (and its data pointer, unless known) a name in the current scope."""
-    name = p.names.define(b, b.name)
-    if b.data not in p.names.of:
-        p.names.alias(b.data, f"{name}.data")
-    return name
-
-
-@handler(tir.Buffer)
-def print_buffer(p: Printer, b: Any, prec: int) -> list[Item]:
-    name = p.names.of.get(b)
-    if name is None:
-        slot, p.slot = p.slot, None
-        text = p.text_of([f"{p.T}.Buffer(", *buffer_args(p, b, always_dtype=True), ")"])
-        name = p.names.define(b, b.name, outermost=True)
-        if b.data not in p.names.of:
-            p.names.of[b.data] = f"{name}.data"
-        p.prelude.append(f"{name} = {text}")
-        p.slot = slot
-    return [name]
-
-
-ROOT[tir.Buffer] = lambda p, b: [f"{p.T}.Buffer(", *buffer_args(p, b, always_dtype=True), ")"]
-
-
-def indices(p: Printer, values: Sequence[Any]) -> list[Item]:
-    return p.comma(values) or ["()"]
-
-
-@handler(tir.BufferLoad)
-def print_load(p: Printer, e: Any, prec: int) -> list[Item]:
-    return [(e.buffer, 0), "[", *indices(p, e.indices), "]"]
-
-
-@handler(tir.ProducerLoad)
-def print_producer_load(p: Printer, e: Any, prec: int) -> list[Item]:
-    name = p.names.of.get(e.producer)
-    if name is None:
-        hint = getattr(e.producer, "name", None) or getattr(getattr(e.producer, "op", None), "name", None) or "tensor"
-        name = p.names.define(e.producer, hint, outermost=True)
-    return [name, "[", *indices(p, e.indices), "]"]
-
-
-@handler(tir.IterVar)
-def print_iter_var(p: Printer, v: Any, prec: int) -> list[Item]:
-    declare_var(p, v.var)
-    dom: list[Item] = ["None"] if v.dom is None else [(v.dom, 0)]
-    return [
-        f"{p.T}.iter_var({p.names.of[v.var]}, ",
-        *dom,
-        f', "{_ITER_TYPES[v.iter_type]}", {_quote(v.thread_tag)})',
-    ]
-
-
-@handler(tir.CommReducer)
-def print_comm_reducer(p: Printer, r: Any, prec: int) -> list[Item]:
-    def head() -> list[Item]:
-        names = [p.names.define(v, v.name) for v in (*r.lhs, *r.rhs)]
-        body: list[Item] = [(r.result[0], 0)] if len(r.result) == 1 else p.tuple_of(r.result)
-        return [f"lambda {', '.join(names)}: ", *body]
-
-    identity: list[Item] = []
-    for e in r.identity_element:
-        identity += [", "] * bool(identity) + explicit(p, e)
-    return [f"{p.T}.comm_reducer(", *p.scope([head]), ", [", *identity, "])"]
-
-
-@handler(tir.Reduce)
-def print_reduce(p: Printer, e: Any, prec: int) -> list[Item]:
-    for v in e.axis:
-        declare_var(p, v.var)
-    items = [f"{p.T}.Reduce(", (e.combiner, 0), ", ", *p.list_of(e.source), ", ", *p.list_of(e.axis)]
-    items += [", ", (e.condition, 0), f", {e.value_index}"]
-    return [*items, *([", init=", *p.list_of(e.init)] if e.init else []), ")"]
 
 
 # ---- simple statements
@@ -370,7 +181,7 @@ def print_attr(p: Printer, s: Any, prec: int) -> list[Item]:
         and n.var not in p.names.of
         and n.iter_type == 1
         and n.dom is not None
-        and _is_zero(n.dom.min, n.var.dtype)
+        and is_zero(n.dom.min, n.var.dtype)
         and same(n.dom.extent, s.value)
         and (s.attr_key == "virtual_thread") == n.thread_tag.startswith("vthread")
     ):
@@ -389,10 +200,6 @@ def print_assert(p: Printer, s: Any, prec: int) -> list[Item]:
     return scoped(p, prec, [f"{p.T}.Assert(", (s.condition, 0), ", ", (s.message, 0), ")"], None, s.body)
 
 
-def _is_true(e: Any) -> bool:
-    return type(e) is E.IntImm and e.dtype == "bool" and e.value == 1
-
-
 def _annotations(p: Printer, annotations: dict[str, Any]) -> list[Item]:
     return [", annotations=", *p.value(annotations)] if annotations else []
 
@@ -403,7 +210,7 @@ def print_allocate(p: Printer, s: Any, prec: int) -> list[Item]:
         var, binds = _pointer(p, s.buffer_var, s.dtype)
         scope = getattr(s.buffer_var.type_annotation, "storage_scope", "global")
         head: list[Item] = [f"{p.T}.allocate(", *p.list_of(s.extents), f', "{s.dtype}", {_quote(scope)}']
-        if not _is_true(s.condition):
+        if not is_true(s.condition):
             head += [", condition=", (s.condition, 0)]
         return scoped(p, prec, [*head, *_annotations(p, s.annotations), f"{var})"], binds, s.body)[1:]
 
@@ -493,7 +300,7 @@ def _is_plain(s: Any) -> bool:
     return (
         type(s) is tir.For
         and s.kind == 0
-        and _is_zero(s.min, s.extent.dtype)
+        and is_zero(s.min, s.extent.dtype)
         and not s.annotations
         and s.thread_binding is None
         and s.loop_var.dtype == s.extent.dtype
@@ -508,7 +315,7 @@ def _loop_range(p: Printer, s: Any) -> list[Item]:
         extra = [f", thread={_quote(s.thread_binding.thread_tag)}", *extra]
         if s.kind != 4:
             extra.append(f', kind="{_KINDS.get(int(s.kind), "serial")}"')
-    if _is_zero(s.min, s.extent.dtype):
+    if is_zero(s.min, s.extent.dtype):
         ends: list[Item] = [(s.extent, 0)]
     else:
         both = bounds(s)
@@ -537,7 +344,7 @@ def print_block(p: Printer, s: Any, prec: int) -> list[Item]:
 def _block(p: Printer, b: Any, realize: Any) -> list[Item]:
     options = "" if realize is not None else ", no_realize=True"
     body: list[Item] = [INDENT, lambda: _axes(p, b, realize)]
-    if realize is not None and not _is_true(realize.predicate):
+    if realize is not None and not is_true(realize.predicate):
         body += [LINE, f"{p.T}.where(", (realize.predicate, 0), ")"]
     return [
         LINE,
@@ -632,7 +439,7 @@ def _names_then(p: Printer, variables: list[Any], rest: list[Item]) -> Any:
 
 
 def _domain(dom: Any) -> list[Item]:
-    if _is_zero(dom.min, dom.extent.dtype):
+    if is_zero(dom.min, dom.extent.dtype):
         return [(dom.extent, 0)]
     ends = bounds(dom)
     return ["(", (ends[0], 0), ", ", (ends[1], 0), ")"] if ends else [(dom, 0)]
@@ -648,125 +455,3 @@ def _is_remap(p: Printer, v: Any, value: Any) -> bool:
         and same(loop[0], v.dom.min)
         and same(loop[1], v.dom.extent)
     )
-
-
-# ---- functions
-
-
-class Uses:
-    """What a function's body refers to: variables used as values, functions of the module, whether it has blocks."""
-
-    def __init__(self, body: Any) -> None:
-        self.vars: set[Any] = set()
-        self.global_vars = False
-        self.has_block = False
-        seen: set[int] = set()
-        stack: list[Any] = [body]
-        while stack:
-            n = stack.pop()
-            if isinstance(n, (tuple, list)):
-                stack.extend(n)  # pyright: ignore[reportUnknownArgumentType]
-            elif isinstance(n, dict):
-                stack.extend(n.values())  # pyright: ignore[reportUnknownArgumentType]
-            elif isinstance(n, E.Var):
-                self.vars.add(n)
-            elif isinstance(n, Node) and id(n) not in seen:
-                seen.add(id(n))
-                self.global_vars |= isinstance(n, GlobalVar)
-                self.has_block |= isinstance(n, tir.BlockRealize)
-                stack.extend(getattr(n, f.name) for f in n.node_fields if f.role != INFO)
-
-
-def is_implicit_root(body: Any, has_block: bool) -> bool:
-    """Is the outermost block one that the parser makes by itself?"""
-    if type(body) is not tir.BlockRealize or body.iter_values or not _is_true(body.predicate):
-        return False
-    b = body.block
-    if (
-        b.name_hint != "root"
-        or b.iter_vars
-        or b.reads
-        or b.writes
-        or b.init is not None
-        or b.match_buffers
-        or b.annotations
-    ):
-        return False
-    if type(b.body) is tir.BlockRealize:
-        return bool(b.alloc_buffers or b.body.block.iter_vars)
-    return bool(b.alloc_buffers or Uses(b.body).has_block if has_block else b.alloc_buffers)
-
-
-def _gets_root(body: Any, has_block: bool) -> bool:
-    """Would the parser put an outermost block around this body?"""
-    return bool(body.block.iter_vars) if type(body) is tir.BlockRealize else has_block
-
-
-def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
-    attrs = dict(attrs_of(f))
-    private = "global_symbol" not in attrs
-    if attrs.get("global_symbol") == name:
-        attrs.pop("global_symbol")
-    uses = Uses(f.body)
-    items: list[Item] = [p.names.open]
-    late: list[Item] = []
-
-    def signature() -> list[Item]:
-        params: list[str] = []
-        for v in f.params:
-            params.append(_param(p, f, v, uses, late))
-        ret = "" if f.ret_type is None else f" -> {type_text(p, f.ret_type, getattr(f.ret_type, 'dtype', 'void'))}"
-        options = [] if name.isidentifier() else [f"name={_quote(name)}"]
-        options += ["private=True"] * private
-        if not is_implicit_root(f.body, uses.has_block) and _gets_root(f.body, uses.has_block):
-            options.append("root=False")
-        decorator = f"@{p.T}.prim_func" + (f"({', '.join(options)})" if options else "")
-        safe = p.names.define(f, name) if not name.isidentifier() else name
-        return [LINE, decorator, LINE, f"def {safe}({', '.join(params)}){ret}:"]
-
-    def body() -> list[Item]:
-        out: list[Item] = []
-        p.in_module_func = p.module is not None and uses.global_vars
-        if p.in_module_func:
-            out += [LINE, f"{p.cls} = Module"]
-        if attrs:
-            out += [LINE, f"{p.T}.func_attr(", *p.value(attrs), ")"]
-        out += late
-        if is_implicit_root(f.body, uses.has_block):
-            return [*out, *block_rest(p, f.body.block, implicit_root=True)]
-        return [*out, (f.body, 0)]
-
-    def end() -> None:
-        p.in_module_func = False
-
-    return [*items, signature, INDENT, body, DEDENT, p.names.close, end]
-
-
-FUNCTIONS[tir.PrimFunc] = print_prim_func
-
-
-def _param(p: Printer, f: Any, v: Any, uses: Uses, late: list[Item]) -> str:
-    """One parameter; a buffer that needs more than an annotation is matched in `late`."""
-    b = f.buffer_map.get(v)
-    if b is None:
-        name = p.names.define(v, v.name)
-        kind = (
-            f"{p.T}.{v.dtype}(is_size_var=True)" if type(v) is E.SizeVar else type_text(p, v.type_annotation, v.dtype)
-        )
-        return f"{name}: {kind}"
-    known = all(x in p.names.of for x in names_in((*b.shape, *b.strides, b.elem_offset), E.Var))
-    plain = v.dtype == "handle" and v.type_annotation is None and type(v) is E.Var
-    if known and plain and v not in uses.vars and b.data not in p.names.of and is_usual_pointer(b.data, b.dtype):
-        args = p.text_of(buffer_args(p, b, always_dtype=True))
-        return f"{define_buffer(p, b)}: {p.T}.Buffer({args})"
-    name = p.names.define(v, v.name)
-
-    def match() -> list[Item]:
-        args = p.text_of(buffer_args(p, b))
-        return [f"{define_buffer(p, b)} = {p.T}.match_buffer({name}, {args})"]
-
-    late += [LINE, match]
-    return f"{name}: {type_text(p, v.type_annotation, v.dtype)}"
-
-
-__all__ += ["var_declaration"]

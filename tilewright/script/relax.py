@@ -19,7 +19,7 @@ from tilewright.ir.op import GlobalVar
 from tilewright.relax import calls, struct_info
 from tilewright.relax import ir as rx
 from tilewright.relax import op as relax_op
-from tilewright.relax.build import const, convert, make_tuple
+from tilewright.relax.build import const, convert, make_tuple, make_var
 from tilewright.relax.calls import call_dps_packed, call_packed, call_pure_packed
 from tilewright.script.commands import FuncAttr
 from tilewright.script.source import did_you_mean
@@ -184,12 +184,12 @@ def ExternFunc(name: str) -> rx.ExternFunc:
 
 def Var(name: str, info: Any = None) -> rx.Var:
     """A variable."""
-    return rx.Var(name, struct_info=None if info is None else to_info(info))
+    return make_var(name, None if info is None else to_info(info))
 
 
-def DataflowVar(name: str, info: Any = None) -> rx.DataflowVar:
+def DataflowVar(name: str, info: Any = None) -> rx.Var:
     """A variable of a dataflow block."""
-    return rx.DataflowVar(name, struct_info=None if info is None else to_info(info))
+    return make_var(name, None if info is None else to_info(info), dataflow=True)
 
 
 # ---- calls

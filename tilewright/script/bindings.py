@@ -1,0 +1,211 @@
+"""Assignments in functions of the loop IR: what `name = value` and `A[i] = value` mean for each kind of value."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.arith import expr as E
+from tilewright.ir import dtype as dt
+from tilewright.script import commands as C
+from tilewright.script.evaluate import as_operand, region_to_load
+from tilewright.script.namespace import DtypeFactory, HandleFactory
+from tilewright.script.suite import ParserState, at
+from tilewright.tir import ir as tir
+
+__all__ = ["Bindings"]
+
+
+class Bindings(ParserState):
+    """The part of the parser that assigns."""
+
+    def _assign(self, s: ast.Assign) -> None:
+        if len(s.targets) != 1:
+            self.fail("TW0105", "assign to one target at a time", s)
+        target = s.targets[0]
+        if isinstance(target, ast.Subscript):
+            self._store(target, self.eval(s.value), s)
+            return
+        self.bind(target, self.eval(s.value), s)
+
+    def bind(self, target: ast.AST, value: Any, s: ast.AST) -> None:
+        """Give the names of `target` their values."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            try:
+                values = list(value)
+            except TypeError:
+                self.fail("TW0106", f"{len(target.elts)} names for one value", target)
+            if len(values) != len(target.elts):
+                self.fail("TW0106", f"{len(target.elts)} names for {len(values)} values", target)
+            for t, v in zip(target.elts, values, strict=True):
+                self.bind(t, v, s)
+            return
+        if isinstance(target, ast.Subscript):
+            self._store(target, value, s)
+            return
+        if not isinstance(target, ast.Name):
+            self.fail("TW0105", f"cannot assign to {ast.unparse(target)}", target)
+        self.env.define(target.id, self._named(target.id, value, s))
+
+    def _named(self, name: str, value: Any, s: ast.AST) -> Any:
+        """What `name = value` makes `name` stand for."""
+        handler = _BIND.get(type(value))
+        if handler is not None:
+            return handler(self, name, value, s)
+        if isinstance(value, tir.Buffer):
+            return C.name_buffer(value, name)
+        if isinstance(value, tir.BufferRegion):
+            return value
+        if isinstance(value, E.Var) and not value.name:
+            C.fresh_name(value, name)
+            return value
+        if isinstance(value, (E.PrimExpr, int, float)):
+            return self.let(name, value, None, s)
+        return value
+
+    def let(self, name: str, value: Any, var: E.Var | None, s: ast.AST) -> E.Var:
+        """Open the scope of a LetStmt."""
+        e = E.convert(value)
+        v = var if var is not None else at(E.Var(name=name, dtype=e.dtype), self.source.span(s))
+        self.bound.add(v)
+        self.suite.scope(lambda body: tir.LetStmt(v, e, body), self.source.span(s))
+        return v
+
+    def _frame(self, name: str, value: C.Frame, s: ast.AST) -> Any:
+        if value.value is None:
+            self.fail("TW0105", f"{value.what} has no value to assign", s)
+        self._name_frame(name, value)
+        self.suite.scope(value.wrap, self.source.span(s))
+        return value.value
+
+    def _name_frame(self, name: str, value: C.Frame) -> None:
+        if isinstance(value.value, tir.Buffer):
+            C.name_buffer(value.value, name)
+        elif isinstance(value.value, E.Var):
+            C.fresh_name(value.value, name)
+            self.bound.add(value.value)
+
+    def _axis(self, name: str, value: C.AxisCommand, s: ast.AST) -> E.Var:
+        if not self.blocks:
+            self.fail("TW0108", "an axis belongs to a block: put it in `with T.block(...)`", s)
+        binding = None if value.binding is None else E.convert(as_operand(value.binding))
+        if value.domain is None:
+            if not isinstance(binding, E.Var) or binding not in self.loops:
+                self.fail("TW0108", "remap binds loop variables only; use T.axis.spatial(extent, value)", s)
+            low, extent = self.loops[binding]
+            dom = tir.Range(low, extent)
+        else:
+            dom = C.range_of(value.domain)
+        v = at(E.Var(name=name, dtype=dom.extent.dtype), self.source.span(s))
+        block = self.blocks[-1]
+        if any(x.var.name == name for x in block.iter_vars):
+            self.fail("TW0108", f"the block has an axis {name!r} already", s)
+        if isinstance(binding, E.IntImm) and binding.dtype != v.dtype:
+            binding = E.cast(binding, v.dtype)
+        block.iter_vars.append(tir.IterVar(dom, v, value.iter_type))
+        block.iter_values.append(binding)
+        self.bound.add(v)
+        return v
+
+    def _alloc(self, name: str, value: C.AllocBuffer, s: ast.AST) -> tir.Buffer:
+        b = C.name_buffer(value.buffer, name)
+        if self.blocks:
+            self.blocks[-1].alloc_buffers.append(b)
+        elif self.function is not None:
+            self.function.root_allocs.append(b)
+        else:
+            self.fail("TW0108", "alloc_buffer belongs in a function or a block", s)
+        return b
+
+    def _match(self, name: str, value: C.MatchBuffer, s: ast.AST) -> tir.Buffer:
+        b = C.name_buffer(value.buffer, name)
+        source = value.source
+        if isinstance(source, E.Var):
+            if self.function is None or source not in self.function.params:
+                self.fail("TW0108", f"match_buffer needs a parameter of the function, {source.name!r} is none", s)
+            if source in self.function.buffer_map:
+                self.fail("TW0108", f"parameter {source.name!r} is a buffer already", s)
+            self.function.buffer_map[source] = b
+            return b
+        if not self.blocks:
+            self.fail("TW0108", "match_buffer of a region belongs in a block", s)
+        try:
+            (region,) = C.regions([source])
+        except TypeError as e:
+            self.fail("TW0108", str(e), s)
+        self.blocks[-1].match_buffers.append(tir.MatchBufferRegion(b, region))
+        return b
+
+    def _store(self, target: ast.Subscript, value: Any, s: ast.AST) -> None:
+        buffer = self.eval(target.value)
+        if not isinstance(buffer, tir.Buffer):
+            hint = "only elements of buffers can be assigned"
+            self.fail("TW0109", f"{ast.unparse(target.value)} is no buffer", target.value, hint=hint)
+        indices = self._indices(buffer, target)
+        self.emit(self._make_store(buffer, indices, value, target, s), s)
+
+    def _indices(self, buffer: tir.Buffer, target: ast.Subscript) -> tuple[E.PrimExpr, ...]:
+        value = self.evaluator.index(target.slice)
+        items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+        if len(items) != len(buffer.shape):
+            self.fail("TW0109", f"buffer {buffer.name!r} has {len(buffer.shape)} dimensions, not {len(items)}", target)
+        try:
+            element = buffer[items]
+            return (region_to_load(element) if isinstance(element, tir.BufferRegion) else element).indices
+        except (TypeError, ValueError) as e:
+            self.fail("TW0109", str(e), target)
+            raise
+
+    def _make_store(self, b: tir.Buffer, indices: Any, value: Any, target: ast.AST, s: Any) -> tir.Stmt:
+        want = tir.load_dtype(b.dtype, indices)
+        value = as_operand(value)
+        if isinstance(value, (bool, int, float)):
+            return tir.BufferStore(b, E.const(value, want), indices)
+        try:
+            e = E.convert(value)
+        except TypeError as err:
+            self.fail("TW0109", str(err), s.value)
+            raise
+        if e.dtype != want:
+            if dt.lanes(e.dtype) not in (1, dt.lanes(want)):
+                self.fail("TW0109", f"a value of {e.dtype} is stored where {want} belongs", s)
+            e = E.cast(e, want)
+        return tir.BufferStore(b, e, indices)
+
+    def _ann_assign(self, s: ast.AnnAssign) -> None:
+        if not isinstance(s.target, ast.Name) or s.value is None:
+            self.fail("TW0105", "an annotated assignment binds one name to a value", s)
+        kind, value = self.eval(s.annotation), self.eval(s.value)
+        if isinstance(kind, (DtypeFactory, HandleFactory)):
+            kind = kind()
+        if not isinstance(kind, E.Var):
+            self.fail("TW0107", f"{ast.unparse(s.annotation)} is no type of a variable", s.annotation)
+        C.fresh_name(kind, s.target.id)
+        if isinstance(value, C.MetaVar):
+            self.fail("TW0105", "a T.meta_var has no type", s.annotation)
+        value = as_operand(value)
+        if isinstance(value, (bool, int, float)):
+            value = E.const(value, kind.dtype)
+        self.env.define(s.target.id, self.let(s.target.id, value, kind, s))
+
+    def _aug_assign(self, s: ast.AugAssign) -> None:
+        load = ast.copy_location(ast.parse(ast.unparse(s.target), mode="eval").body, s.target)
+        for n in ast.walk(load):
+            ast.copy_location(n, s.target)
+        value = self.eval(ast.copy_location(ast.BinOp(load, s.op, s.value), s))
+        if isinstance(s.target, ast.Subscript):
+            self._store(s.target, value, s)
+        else:
+            self.bind(s.target, value, s)
+
+
+_BIND: dict[type, Callable[[Bindings, str, Any, ast.AST], Any]] = {
+    C.Frame: Bindings._frame,
+    C.AxisCommand: Bindings._axis,
+    C.AllocBuffer: Bindings._alloc,
+    C.MatchBuffer: Bindings._match,
+    C.MetaVar: lambda _p, _n, v, _s: v.value,
+    tir.IterVar: lambda _p, n, v, _s: (C.fresh_name(v.var, n), v)[1],
+    bool: lambda p, n, v, s: p.let(n, v, None, s),
+}
