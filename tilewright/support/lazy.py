@@ -15,6 +15,7 @@ LAZY: dict[str, str] = {
     "script.show": "tilewright.script.printer:show",
     "script.repr": "tilewright.script.printer:to_repr",
     "script.parse": "tilewright.script.parser:parse",
+    "script.locate": "tilewright.script.printer:locate",
     "verify.relax": "tilewright.relax.verify:verify_module",
     "verify.blocks": "tilewright.tir.verify:verify_module_blocks",
     "verify.flat": "tilewright.tir.verify:verify_module_flat",

@@ -71,7 +71,7 @@ from tilewright.tir.ir import (
 from tilewright.tir.lower.index import _POLY, IndexSpace, Poly  # pyright: ignore[reportPrivateUsage]
 from tilewright.tir.lower.share_loads import share_loads
 
-__all__ = ["settle_loops"]
+__all__ = ["decide", "settle_loops"]
 
 INDEX = "int64"
 _NEVER = 1 << 30
@@ -288,7 +288,7 @@ class _Settle:
         if not dt.is_int(e.a.dtype) or dt.lanes(e.a.dtype) > 1 or dt.bits(e.a.dtype) < 32 or dt.is_uint(e.a.dtype):
             return type(e)(self.value(e.a), self.value(e.b))
         p, q = self.space.poly(e.a), self.space.poly(e.b)
-        known = _decide(type(e), *self.space.bounds(self.space.sum(p, q, -1)))
+        known = decide(type(e), *self.space.bounds(self.space.sum(p, q, -1)))
         if known is not None:
             return IntImm("bool", int(known))
         return type(e)(self.address(p), self.address(q))
@@ -423,7 +423,7 @@ def _flush(run: list[Stmt], after: list[Stmt]) -> list[Stmt]:
     return [*after, *reversed(share_loads(list(reversed(run))))] if run else after
 
 
-def _decide(kind: type, lo: int | None, hi: int | None) -> bool | None:
+def decide(kind: type, lo: int | None, hi: int | None) -> bool | None:
     """Whether `x kind 0` for every x in [lo, hi]; None where it varies."""
     if kind is LT:
         return True if hi is not None and hi < 0 else False if lo is not None and lo >= 0 else None

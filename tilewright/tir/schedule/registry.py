@@ -1,0 +1,43 @@
+"""`@primitive`: a schedule primitive is one function, and everything else about it follows from its signature.
+
+    @primitive
+    def split(s: State, loop: LoopRV, factors: ...) -> list[LoopRV]: ...
+
+gives `Schedule.split` with the same arguments and documentation, its step in the trace, and how that step prints and is
+replayed. A primitive gets a copy of the state: if it raises, the schedule is as it was.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+__all__ = ["PRIMITIVES", "Primitive", "primitive"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Primitive(NamedTuple):
+    """A registered primitive: its function, its parameters after the state, whether it changes the program."""
+
+    name: str
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    changes: bool
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+"""All primitives by name."""
+
+
+def primitive(function: F | None = None, *, changes: bool = True) -> Any:
+    """Register a schedule primitive. `changes=False`: it only looks at the program."""
+
+    def register(f: F) -> F:
+        signature = inspect.signature(f)
+        parameters = list(signature.parameters.values())[1:]
+        PRIMITIVES[f.__name__] = Primitive(f.__name__, f, signature.replace(parameters=parameters), changes)
+        return f
+
+    return register if function is None else register(function)
