@@ -78,3 +78,5 @@ from tilewright.tir.ir import (
     While,
     decl_buffer,
 )  # fmt: skip
+
+from tilewright.tir.schedule import BlockRV, LoopRV, Schedule, ScheduleError  # isort: skip

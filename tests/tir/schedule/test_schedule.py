@@ -88,7 +88,9 @@ def test_matmul_of_the_course() -> None:
     assert "T.parallel(12)" in text
 
 
-@pytest.mark.parametrize("factors", [[3, 4], [None, 4], [5, None], [None, 5], [2, 3, 2], [None, 2, 4], [1, None], [None]])
+@pytest.mark.parametrize(
+    "factors", [[3, 4], [None, 4], [5, None], [None, 5], [2, 3, 2], [None, 2, 4], [1, None], [None]]
+)
 def test_split(factors: list[int | None]) -> None:
     f = mm_relu()
     sch = Schedule(f)
@@ -243,8 +245,8 @@ def test_rfactor(axis: int) -> None:
 def test_rfactor_of_a_matmul() -> None:
     f = mm_relu()
     sch = Schedule(f)
-    i, j, k = sch.get_loops(sch.get_block("Y"))
-    k0, k1 = sch.split(k, [None, 2])
+    _i, _j, k = sch.get_loops(sch.get_block("Y"))
+    k0, _k1 = sch.split(k, [None, 2])
     sch.rfactor(k0, 2)
     check(sch, f)
 
@@ -252,7 +254,7 @@ def test_rfactor_of_a_matmul() -> None:
 def test_how_loops_run() -> None:
     f = mm_relu()
     sch = Schedule(f)
-    i, j, k = sch.get_loops(sch.get_block("Y"))
+    i, _j, k = sch.get_loops(sch.get_block("Y"))
     sch.unroll(k)
     sch.vectorize(sch.get_loops(sch.get_block("C"))[1])
     sch.parallel(i)
@@ -284,7 +286,7 @@ def test_trace_prints_and_replays() -> None:
     f = mm_relu()
     sch = Schedule(f, seed=3)
     y = sch.get_block("Y")
-    i, j, k = sch.get_loops(y)
+    i, j, _k = sch.get_loops(y)
     tile = sch.sample_perfect_tile(i, n=2)
     sch.split(i, factors=tile)
     _, j1 = sch.split(j, factors=[None, 5])
@@ -330,7 +332,7 @@ def _error(code: str, step: Any) -> str:
 def test_errors_name_place_reason_and_alternatives() -> None:
     sch = Schedule(mm_relu())
     y, c = sch.get_block("Y"), sch.get_block("C")
-    i, j, k = sch.get_loops(y)
+    i, _j, k = sch.get_loops(y)
     ci, cj = sch.get_loops(c)
     text = _error("TW0416", lambda: sch.parallel(k))
     assert "for i, j, k in T.grid(12, 10, 6)" in text

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 __all__ = ["PRIMITIVES", "Primitive", "primitive"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Primitive(NamedTuple):
@@ -31,10 +29,10 @@ PRIMITIVES: dict[str, Primitive] = {}
 """All primitives by name."""
 
 
-def primitive(function: F | None = None, *, changes: bool = True) -> Any:
+def primitive(function: Callable[..., Any] | None = None, *, changes: bool = True) -> Any:
     """Register a schedule primitive. `changes=False`: it only looks at the program."""
 
-    def register(f: F) -> F:
+    def register(f: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(f)
         parameters = list(signature.parameters.values())[1:]
         PRIMITIVES[f.__name__] = Primitive(f.__name__, f, signature.replace(parameters=parameters), changes)

@@ -144,4 +144,3 @@ def _attach(p: Primitive) -> None:
 
 for _p in PRIMITIVES.values():
     _attach(_p)
-

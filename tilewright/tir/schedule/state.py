@@ -98,7 +98,9 @@ class State:
         if not found:
             raise fail("TW0402", f"the function {rv.func} has no block {name!r}", choices=self.block_names(rv.func))
         if len(found) > 1:
-            raise fail("TW0402", f"{len(found)} blocks of {rv.func} are named {name!r}", hint="give them different names")
+            raise fail(
+                "TW0402", f"{len(found)} blocks of {rv.func} are named {name!r}", hint="give them different names"
+            )
         return found[0]
 
     def loop_path(self, rv: LoopRV) -> Path:
@@ -271,5 +273,3 @@ def _simplify_predicate(e: PrimExpr, space: IndexSpace) -> PrimExpr:
             part = replace(part, a=space.expr(p, a.dtype), b=space.expr(q, b.dtype))
         out = logical_and(out, part)
     return out
-
-

@@ -140,12 +140,15 @@ def reverse_compute_inline(s: State, block: BlockRV) -> None:
     assert isinstance(realize, BlockRealize)
     makers = get_producers(s, block)
     if len(makers) != 1:
-        raise fail("TW0421", f"the block {block.name!r} has {len(makers)} producers, not one", s.func(block.func), realize)
+        raise fail(
+            "TW0421", f"the block {block.name!r} has {len(makers)} producers, not one", s.func(block.func), realize
+        )
     maker = s.block(makers[0])
     made = _lone_store(s, makers[0], "inline into")
     loads = [x for x in walk(store.value) if isinstance(x, BufferLoad) and x.buffer is made.buffer]
     same = all(
-        len(x.indices) == len(loads[0].indices) and all(a is b for a, b in zip(x.indices, loads[0].indices)) for x in loads
+        len(x.indices) == len(loads[0].indices) and all(a is b for a, b in zip(x.indices, loads[0].indices))
+        for x in loads
     )
     if not loads or not same or not _distinct_iters(loads[0].indices, realize.block):
         raise fail(
@@ -182,7 +185,9 @@ def _unit(iv: IterVar) -> bool:
 def _target_loop(s: State, block: BlockRV, loop: LoopRV) -> For:
     found = s.loop(loop)
     if any(b is s.block(block) for b in nearest_blocks(found.body)):
-        raise fail("TW0431", f"the block {block.name!r} is inside the loop {loop.var.name!r} already", s.func(loop.func), found)
+        raise fail(
+            "TW0431", f"the block {block.name!r} is inside the loop {loop.var.name!r} already", s.func(loop.func), found
+        )
     if not any(any(b is x for x in siblings(s, block)) for b in nearest_blocks(found.body)):
         raise fail(
             "TW0431",
@@ -289,7 +294,9 @@ def compute_at(s: State, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool
                 s.func(block.func), s.block(c),
             )  # fmt: skip
     if not get_consumers(s, block):
-        raise fail("TW0433", f"the block {block.name!r} has no consumer: it makes a result", s.func(block.func), realize)
+        raise fail(
+            "TW0433", f"the block {block.name!r} has no consumer: it makes a result", s.func(block.func), realize
+        )
     needed, _, _ = accesses(target.body)
     domain: dict[Var, Any] = {}
     for w in realize.block.writes:
@@ -308,11 +315,18 @@ def _check_axes(s: State, block: BlockRV, domain: dict[Var, Any]) -> None:
     """Axes that are computed in part must be spatial."""
     for iv in s.block(block).block.iter_vars:
         if iv.var in domain and iv.iter_type != IterVar.DataPar:
-            raise fail("TW0433", f"the axis {iv.var.name!r} of {block.name!r} is not spatial", s.func(block.func), s.block(block))
+            raise fail(
+                "TW0433",
+                f"the axis {iv.var.name!r} of {block.name!r} is not spatial",
+                s.func(block.func),
+                s.block(block),
+            )
 
 
 @primitive
-def reverse_compute_at(s: State, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
+def reverse_compute_at(
+    s: State, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+) -> None:
     """Compute a consumer inside a loop of its producers: right after the part that it reads has been made.
 
     All producers must be inside the loop, and their reductions must be finished within one iteration of it. Raises
@@ -354,7 +368,9 @@ def reverse_compute_at(s: State, block: BlockRV, loop: LoopRV, preserve_unit_loo
             if var in domain:
                 old_start, old_extent = domain[var]
                 if not _same(old_start, sub(have.min, shift)) or not _same(old_extent, have.extent):
-                    raise fail("TW0434", f"{block.name!r} reads its producers at different places", s.func(block.func), realize)
+                    raise fail(
+                        "TW0434", f"{block.name!r} reads its producers at different places", s.func(block.func), realize
+                    )
             domain[var] = (sub(have.min, shift), have.extent)
     _check_axes(s, block, domain)
     if not domain:
@@ -382,5 +398,3 @@ def _plain(r: Range) -> tuple[Var | None, PrimExpr]:
 def _same(a: PrimExpr, b: PrimExpr) -> bool:
     space = IndexSpace()
     return space.poly(a) == space.poly(b)
-
-

@@ -36,7 +36,11 @@ def _buffer_at(s: State, block: BlockRV, index: Any, kind: str) -> Buffer:
     realize = s.block(block)
     regions = realize.block.reads if kind == "reads" else realize.block.writes
     for i, r in enumerate(regions):
-        if index is r.buffer or (isinstance(index, str) and r.buffer.name == index) or (isinstance(index, int) and i == index):
+        if (
+            index is r.buffer
+            or (isinstance(index, str) and r.buffer.name == index)
+            or (isinstance(index, int) and i == index)
+        ):
             return r.buffer
     raise fail(
         "TW0451",
@@ -178,6 +182,8 @@ def set_scope(s: State, block: BlockRV, buffer_index: int | str | Buffer, storag
     """Let the buffer that a block writes live in another memory (`local`, `shared`, ...)."""
     old = _buffer_at(s, block, buffer_index, "writes")
     if old in set(s.func(block.func).buffer_map.values()):
-        raise fail("TW0452", f"{old.name} belongs to the caller: its scope cannot change", s.func(block.func), s.block(block))
+        raise fail(
+            "TW0452", f"{old.name} belongs to the caller: its scope cannot change", s.func(block.func), s.block(block)
+        )
     new = decl_buffer(old.shape, old.dtype, old.name, scope=storage_scope)
     s.set_body(block.func, substitute(s.func(block.func).body, {old: new}))

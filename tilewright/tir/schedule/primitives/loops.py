@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,7 +97,9 @@ def split(
     dtype = loop.var.dtype
     if any(isinstance(f, int) and f <= 0 for f in sizes):
         raise fail("TW0412", f"factors must be positive, got {list(factors)}", s.func(loop.func), node)
-    extents: list[PrimExpr | None] = [None if f is None else const(f, dtype) if isinstance(f, int) else f for f in sizes]
+    extents: list[PrimExpr | None] = [
+        None if f is None else const(f, dtype) if isinstance(f, int) else f for f in sizes
+    ]
     known: PrimExpr = const(1, dtype)
     for e in extents:
         if e is not None:
@@ -148,7 +151,7 @@ def _restrict(body: Stmt, condition: PrimExpr) -> Stmt:
 def _chain(s: State, loops: Sequence[LoopRV], what: str) -> list[For]:
     """The loops as statements, checked to be each the only child of the one before."""
     found = [_serial(s, rv, what) for rv in loops]
-    for outer, inner in zip(found, found[1:]):
+    for outer, inner in itertools.pairwise(found):
         if outer.body is not inner:
             raise fail(
                 "TW0413",
@@ -170,9 +173,7 @@ def fuse(s: State, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
     func = loops[0].func
     for inner in found[1:]:
         if any(mentions(inner.extent, o.loop_var) for o in found):
-            raise fail(
-                "TW0413", f"the extent of {inner.loop_var.name!r} depends on an outer loop", s.func(func), inner
-            )
+            raise fail("TW0413", f"the extent of {inner.loop_var.name!r} depends on an outer loop", s.func(func), inner)
     dtype = found[0].loop_var.dtype
     fused = Var("_".join(f.loop_var.name for f in found) + "_fused", dtype)
     extent: PrimExpr = const(1, dtype)
@@ -205,7 +206,7 @@ def reorder(s: State, *ordered_loops: LoopRV) -> None:
     paths = {rv.var: s.loop_path(rv) for rv in ordered_loops}
     deepest = max(paths.values(), key=len)
     top = min(paths.values(), key=len)
-    chain = [p for p in deepest[len(top) - 1 :]]
+    chain = list(deepest[len(top) - 1 :])
     for p in chain:
         if not isinstance(p, For):
             raise fail(
@@ -236,7 +237,12 @@ def reorder(s: State, *ordered_loops: LoopRV) -> None:
     for p in order:
         for other in loops:
             if other.loop_var not in seen and other is not p and mentions(p.extent, other.loop_var):
-                raise fail("TW0414", f"the extent of {p.loop_var.name!r} needs {other.loop_var.name!r} outside", s.func(func), p)
+                raise fail(
+                    "TW0414",
+                    f"the extent of {p.loop_var.name!r} needs {other.loop_var.name!r} outside",
+                    s.func(func),
+                    p,
+                )
         seen.add(p.loop_var)
     body = loops[-1].body
     for p in reversed(order):

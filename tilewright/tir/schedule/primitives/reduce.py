@@ -55,7 +55,9 @@ def decompose_reduction(s: State, block: BlockRV, loop: LoopRV) -> BlockRV:
     path = s.block_path(block)
     target = s.loop(loop)
     if not any(p is target for p in path):
-        raise fail("TW0462", f"the loop {loop.var.name!r} is not around the block {block.name!r}", s.func(block.func), target)
+        raise fail(
+            "TW0462", f"the loop {loop.var.name!r} is not around the block {block.name!r}", s.func(block.func), target
+        )
     position = next(i for i, p in enumerate(path) if p is target)
     for p in path[:position]:
         if isinstance(p, For) and _reduces(realize, p.loop_var):
@@ -71,7 +73,9 @@ def decompose_reduction(s: State, block: BlockRV, loop: LoopRV) -> BlockRV:
     old = realize.block
     assert old.init is not None
     name = old.name_hint
-    spatial = [(iv, v) for iv, v in zip(old.iter_vars, realize.iter_values, strict=True) if iv.iter_type == IterVar.DataPar]
+    spatial = [
+        (iv, v) for iv, v in zip(old.iter_vars, realize.iter_values, strict=True) if iv.iter_type == IterVar.DataPar
+    ]
     kept = [p for p in inner if any(mentions(v, p.loop_var) for _, v in spatial)]
     loops = {p.loop_var: Var(f"{p.loop_var.name}_init", p.loop_var.dtype) for p in kept}
     fresh = {iv.var: Var(f"{iv.var.name}_init", iv.var.dtype) for iv, _ in spatial}
@@ -127,13 +131,17 @@ def rfactor(s: State, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
         (iv, v) for iv, v in zip(old.iter_vars, realize.iter_values, strict=True) if mentions(v, loop.var)
     ]  # fmt: skip
     if not carriers or any(iv.iter_type != IterVar.CommReduce for iv, _ in carriers):
-        raise fail("TW0463", f"the loop {loop.var.name!r} does not run over a reduction alone", s.func(loop.func), target)
+        raise fail(
+            "TW0463", f"the loop {loop.var.name!r} does not run over a reduction alone", s.func(loop.func), target
+        )
     whole = s.block_path(block)
     loops = [p for p in whole if isinstance(p, For) and p in whole[len(_scope_path(whole)) :]]
     rank = len(store.indices)
     axis = factor_axis if factor_axis >= 0 else factor_axis + rank + 1
     if not 0 <= axis <= rank:
-        raise fail("TW0463", f"factor_axis must be in [-{rank + 1}, {rank}], got {factor_axis}", s.func(loop.func), target)
+        raise fail(
+            "TW0463", f"factor_axis must be in [-{rank + 1}, {rank}], got {factor_axis}", s.func(loop.func), target
+        )
     shape = list(store.buffer.shape)
     shape.insert(axis, cast(target.extent, shape[0].dtype if shape else "int64"))
     rf = decl_buffer(shape, store.buffer.dtype, f"{store.buffer.name}_rf")
@@ -162,9 +170,17 @@ def _depth_below(path: list[Stmt], start: int) -> int:
 
 def _pattern(s: State, block: BlockRV, realize: BlockRealize) -> BufferStore:
     body = realize.block.body
-    if isinstance(body, BufferStore) and isinstance(body.value, _COMBINE) and isinstance(realize.block.init, BufferStore):
+    if (
+        isinstance(body, BufferStore)
+        and isinstance(body.value, _COMBINE)
+        and isinstance(realize.block.init, BufferStore)
+    ):
         for side in (body.value.a, body.value.b):
-            if isinstance(side, BufferLoad) and side.buffer is body.buffer and structural_equal(side.indices, body.indices):
+            if (
+                isinstance(side, BufferLoad)
+                and side.buffer is body.buffer
+                and structural_equal(side.indices, body.indices)
+            ):
                 return body
     raise fail(
         "TW0463", f"the block {block.name!r} is not of the form A[i] = A[i] + x (or *, min, max)", s.func(block.func), realize
@@ -180,7 +196,9 @@ def _swap(e: Any, old: BufferLoad, new: BufferLoad) -> Any:
     return visit(e)
 
 
-def _first(s: State, loop: LoopRV, realize: BlockRealize, loops: list[For], store: BufferStore, rf: Any, axis: int) -> Stmt:
+def _first(
+    s: State, loop: LoopRV, realize: BlockRealize, loops: list[For], store: BufferStore, rf: Any, axis: int
+) -> Stmt:
     """The partial reduction, with the loop's variable as a spatial axis."""
     old = realize.block
     extent = rf.shape[axis]
@@ -225,7 +243,9 @@ def _second(loop: LoopRV, realize: BlockRealize, loops: list[For], store: Buffer
     """The reduction over what the first one kept apart."""
     old = realize.block
     var = Var(f"v{loop.var.name}", loop.var.dtype)
-    spatial = [(iv, v) for iv, v in zip(old.iter_vars, realize.iter_values, strict=True) if iv.iter_type == IterVar.DataPar]
+    spatial = [
+        (iv, v) for iv, v in zip(old.iter_vars, realize.iter_values, strict=True) if iv.iter_type == IterVar.DataPar
+    ]
     outer = [p for p in loops if any(mentions(v, p.loop_var) for _, v in spatial)]
     again = Var(loop.var.name, loop.var.dtype)
     target = next(p for p in loops if p.loop_var is loop.var)
@@ -247,5 +267,3 @@ def _second(loop: LoopRV, realize: BlockRealize, loops: list[For], store: Buffer
     for p in reversed(outer):
         out = replace(p, body=out)
     return out
-
-
