@@ -91,8 +91,10 @@ def slice_bounds(op: Op, n: Any, begin: Any, end: Any, stride: int) -> tuple[Pri
         stop = extent
     elif last is None:
         stop = _at_most(op, cast(end, "int64"), extent, what)
+    elif first is not None and 0 <= last <= first:
+        stop = start
     elif last < 0:
-        stop = simplify_dim(extent + last)
+        stop = _from_end(op, extent, last, what)
     elif first is not None and last - first == 1 and size is None:
         stop = _at_most(op, IntImm("int64", last), extent, what)
     else:
@@ -115,9 +117,16 @@ def _forward(op: Op, extent: PrimExpr, first: int | None, begin: Any, what: str)
     if first == 0:
         return IntImm("int64", 0)
     if first < 0:
-        size = as_int(extent)
-        return simplify_dim(extent + first) if size is None else IntImm("int64", max(size + first, 0))
+        return _from_end(op, extent, first, what)
     return _at_most(op, IntImm("int64", min(first, _HUGE)), extent, what)
+
+
+def _from_end(op: Op, extent: PrimExpr, back: int, what: str) -> PrimExpr:
+    """The position `-back` before the end, cut to 0; that there is a last element is taken for granted, and checked."""
+    if back == -1 and as_int(extent) is None:
+        _at_most(op, IntImm("int64", 1), extent, what)
+        return simplify_dim(extent - 1)
+    return simplify_dim(maximum(extent + back, IntImm("int64", 0)))
 
 
 def _backward_end(extent: PrimExpr, last: int | None, end: Any) -> PrimExpr:
