@@ -292,6 +292,20 @@ def test_packed_call_of_unknown_function():
         run_kernel(func([], call))
 
 
+def test_an_index_read_from_memory_is_read_again():
+    a, b = buf("a", "int32", 4), buf("b", "int32", 4)
+    index = b[const(0)] + 1
+    body = T.seq(
+        T.BufferStore(a, const(5), (index,)),
+        T.BufferStore(b, const(2), (const(0),)),
+        T.BufferStore(a, const(7), (index,)),
+    )
+    for attrs in ({}, {"tir.noalias": False}):
+        x, y = np.zeros(4, "i4"), np.zeros(4, "i4")
+        run_kernel(func([a, b], body, **attrs), x, y)
+        np.testing.assert_array_equal(x, [0, 5, 0, 7])
+
+
 def test_accumulators_become_registers():
     from tests.backends.llvm.kernels import sgemm
 

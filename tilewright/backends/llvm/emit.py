@@ -18,7 +18,7 @@ import tilewright.backends.llvm.emit_packed
 import tilewright.backends.llvm.math  # noqa: F401  these two fill the table of intrinsics
 from tilewright.arith.expr import Var
 from tilewright.backends.llvm.emit_core import ModuleWriter, llvm_type, symbol, unsupported
-from tilewright.backends.llvm.emit_stmt import StmtWriter, vector_loops
+from tilewright.backends.llvm.emit_stmt import StmtWriter
 from tilewright.ir.module import attrs_of
 from tilewright.ir.target import Target
 from tilewright.tir.ir import PrimFunc
@@ -65,7 +65,7 @@ def function_symbol(f: PrimFunc) -> str:
 def _emit_function(mod: ModuleWriter, f: PrimFunc, name: str, signatures: dict[str, list[str]]) -> None:
     if f.buffer_map:
         raise unsupported("TW0608", f"function {name!r} still has a buffer map", "run lower_kernel before emitting")
-    w = StmtWriter(mod, name, signatures, vector_loops(f.body))
+    w = StmtWriter(mod, name, signatures)
     noalias = bool(attrs_of(f).get("tir.noalias"))
     params: list[str] = []
     for i, p in enumerate(f.params):

@@ -40,6 +40,10 @@ class MemoryWriter(Writer):
         self.distinct: set[E.Var] = set()
         self.mask: str | None = None
         self.where = "?"
+        self.vector_accesses = 0
+        self.layouts: dict[Buffer, tuple[str, int, int, bool]] = {}
+        self.indices: dict[int, tuple[str, int]] = {}
+        self.other_indices = 0
 
     def expr(self, e: Any) -> str:
         """Write an expression; gives its value."""
@@ -57,34 +61,40 @@ class MemoryWriter(Writer):
 
     # ---- indices
 
-    def index(self, e: E.PrimExpr) -> tuple[str, int]:
+    def index(self, e: Any) -> tuple[str, int]:
         """A scalar index as (name of an i64 or "", constant)."""
         t = type(e)
         if t is E.IntImm:
-            return "", e.value  # pyright: ignore[reportAttributeAccessIssue]
+            return "", e.value
         if t is E.Var or t is E.SizeVar:
-            return self._index_var(e), 0
+            return self.wide.get(e) or self._to64(self.variable(e), e.dtype), 0
+        found = self.indices.get(id(e))
+        if found is None:
+            others = self.other_indices
+            found = self._index(t, e)
+            if others == self.other_indices:  # nothing in it reads memory
+                self.indices[id(e)] = found
+        return found
+
+    def _index(self, t: type, e: Any) -> tuple[str, int]:
         if t is E.Add or t is E.Sub:
-            a, ca = self.index(e.a)  # pyright: ignore[reportAttributeAccessIssue]
-            b, cb = self.index(e.b)  # pyright: ignore[reportAttributeAccessIssue]
+            a, ca = self.index(e.a)
+            b, cb = self.index(e.b)
             if t is E.Add:
                 return self.add64(a, b), ca + cb
             return self.sub64(a, b), ca - cb
         if t is E.Mul:
-            a, ca = self.index(e.a)  # pyright: ignore[reportAttributeAccessIssue]
-            b, cb = self.index(e.b)  # pyright: ignore[reportAttributeAccessIssue]
+            a, ca = self.index(e.a)
+            b, cb = self.index(e.b)
             if not b:
                 return self.mul64(a, cb), ca * cb
             if not a:
                 return self.mul64(b, ca), ca * cb
             return self.op(f"mul nsw i64 {self.add64c(a, ca)}, {self.add64c(b, cb)}"), 0
-        if t is E.Cast and e.dtype == "int64" and e.value.dtype == "int32":  # pyright: ignore[reportAttributeAccessIssue]
-            return self.index(e.value)  # pyright: ignore[reportAttributeAccessIssue]
+        if t is E.Cast and e.dtype == "int64" and e.value.dtype == "int32":
+            return self.index(e.value)
+        self.other_indices += 1
         return self._to64(self.expr(e), e.dtype), 0
-
-    def _index_var(self, e: Any) -> str:
-        wide = self.wide.get(e)
-        return wide if wide is not None else self._to64(self.variable(e), e.dtype)
 
     def _to64(self, value: str, dtype: str) -> str:
         if dtype in ("int64", "uint64"):
@@ -113,9 +123,14 @@ class MemoryWriter(Writer):
             return str(c)
         return self.op(f"add nsw i64 {a}, {c}") if c else a
 
-    def scalar64(self, e: E.PrimExpr) -> str:
+    def scalar64(self, e: Any) -> str:
         """A scalar integer expression as one i64 operand."""
         return self.add64c(*self.index(e))
+
+    def pop(self, mark: int) -> None:
+        """Leave a scope: forget what was computed in it."""
+        super().pop(mark)
+        self.indices.clear()
 
     def affine(self, e: Any) -> Affine | None:
         """A vector index as base and stride, if it is affine in the lane number."""
@@ -155,38 +170,49 @@ class MemoryWriter(Writer):
 
     # ---- memory
 
-    def buffer(self, b: Buffer) -> tuple[str, str, int]:
-        """The pointer of a buffer, its element type in memory, its element size."""
+    def layout(self, b: Buffer) -> tuple[str, int, int, bool]:
+        """Of a buffer: its element type in memory, the element's size, its alignment, whether it holds bools."""
         if len(b.shape) > 1:
             raise unsupported(
                 "TW0604",
                 f"buffer {b.name!r} has {len(b.shape)} dimensions in {self.where}: the emitter takes flat ones",
                 "run flatten_buffers (lower_kernel does) before emitting",
             )
-        size = element_bytes(b.dtype) * dt.lanes(b.dtype)
-        return self.variable(b.data), memory_type(b.dtype), size
+        align = element_bytes(b.dtype)
+        found = memory_type(b.dtype), align * dt.lanes(b.dtype), align, dt.is_bool(b.dtype)
+        self.layouts[b] = found
+        return found
 
     def load_buffer(self, e: BufferLoad) -> str:
         """The element or the vector that a BufferLoad reads."""
+        buffer = e.buffer
         if len(e.indices) != 1:
             raise unsupported(
-                "TW0604", f"a load of {e.buffer.name!r} in {self.where} has {len(e.indices)} indices, not one"
+                "TW0604", f"a load of {buffer.name!r} in {self.where} has {len(e.indices)} indices, not one"
             )
-        pointer, element, size = self.buffer(e.buffer)
-        data, index = e.buffer.data, e.indices[0]
+        element, size, align, is_bool = self.layouts.get(buffer) or self.layout(buffer)
+        data, index = buffer.data, e.indices[0]
+        pointer = self.env.get(data) or self.variable(data)
         root = pointer if data in self.distinct else ""
         n = dt.lanes(index.dtype)
-        align = size // dt.lanes(e.buffer.dtype)
         if n == 1:
-            address = self.address(pointer, element, size, *self.index(index))
-            value = self._load_scalar(element, address, align, root)
+            name, constant = self.index(index)
+            if element[0] == "<":
+                self.vector_accesses += 1
+            address = self.address(pointer, element, size, name, constant)
+            value = (
+                self.load(element, address, align, root)
+                if self.mask is None
+                else self._load_scalar(element, address, align, root)
+            )
         else:
+            self.vector_accesses += 1
             affine = self.affine(index)
             if affine is None:
                 value = self._gather(pointer, element, size, index, n, root)
             else:
                 value = self._load_affine(pointer, element, size, affine, n, root)
-        if dt.is_bool(e.dtype):
+        if is_bool:
             ty = memory_type(e.dtype)
             return self.op(f"icmp ne {ty} {value}, {'zeroinitializer' if ty[0] == '<' else '0'}")
         return value
@@ -291,11 +317,13 @@ class MemoryWriter(Writer):
     def store_buffer(self, b: Buffer, index: E.PrimExpr, value: E.PrimExpr, mask: str | None = None) -> None:
         """b[index] = value; vectors lane by lane; only the lanes of `mask` where given (`<n x i1> %m`)."""
         text = self.expr(value)
-        pointer, element, size = self.buffer(b)
+        element, size, align, is_bool = self.layouts.get(b) or self.layout(b)
+        pointer = self.variable(b.data)
         n = dt.lanes(index.dtype)
-        if dt.is_bool(value.dtype):
+        if is_bool:
             text = self.op(f"zext {llvm_type(value.dtype)} {text} to {memory_type(value.dtype)}")
-        align = size // dt.lanes(b.dtype)
+        if n > 1 or element[0] == "<":
+            self.vector_accesses += 1
         if n == 1:
             address = self.address(pointer, element, size, *self.index(index))
             self.do(f"store {element} {text}, ptr {address}, align {align}")

@@ -67,7 +67,7 @@ def parallel_loop(w: StmtWriter, s: T.For) -> None:
 def _write_body(
     w: StmtWriter, s: T.For, name: str, passed: list[tuple[E.Var, str]], fixed: dict[E.Var, str], grain: int
 ) -> None:
-    inner = StmtWriter(w.mod, name, w.signatures, w.vectors)
+    inner = StmtWriter(w.mod, name, w.signatures)
     inner.in_parallel = True
     inner.root, inner.where = w.root, w.where
     inner.natural = set(w.natural)
@@ -91,7 +91,7 @@ def _write_body(
         begin, end = inner.op(f"add i64 {begin}, {low}"), inner.op(f"add i64 {end}, {low}")
     if type(s.min) is E.IntImm and s.min.value >= 0:
         inner.natural.add(s.loop_var)
-    inner.loop(s.loop_var, begin, end, True, lambda: inner.stmt(s.body), w.is_plain(s))
+    inner.loop(s.loop_var, begin, end, True, lambda: inner.stmt(s.body))
     params += ["i64 %begin", "i64 %end"]
     w.mod.functions.append(inner.finish(f"define internal i32 {symbol(name + '_body')}({', '.join(params)}) #0"))
 

@@ -17,11 +17,10 @@ from tilewright.arith import expr as E
 from tilewright.backends.llvm.emit_core import ModuleWriter, element_bytes, llvm_type, memory_type, symbol, unsupported
 from tilewright.backends.llvm.emit_expr import ExprWriter, is_natural
 from tilewright.ir import dtype as dt
-from tilewright.ir.node import children
 from tilewright.ir.op import GlobalVar
 from tilewright.tir import ir as T
 
-__all__ = ["StmtWriter", "vector_loops"]
+__all__ = ["StmtWriter"]
 
 _STACK_LIMIT = 16 * 1024
 _LOCAL_LIMIT = 256 * 1024
@@ -29,38 +28,13 @@ _WORTH_VECTORISING = 8
 _NO_TRANSFORM = ", !llvm.loop "
 
 
-def vector_loops(body: T.Stmt) -> set[int]:
-    """The ids of loops that hold vector code: LLVM's own vectoriser and unroller are told to leave those alone."""
-    found: set[int] = set()
-    known: dict[int, bool] = {}
-
-    def visit(n: Any) -> bool:
-        here = known.get(id(n))
-        if here is not None:
-            return here
-        here = (isinstance(n, T.BufferStore) and dt.lanes(n.value.dtype) > 1) or (
-            isinstance(n, T.BufferLoad) and dt.lanes(n.dtype) > 1
-        )
-        for child in children(n):
-            if not isinstance(child, T.Buffer) and visit(child):
-                here = True
-        if here and isinstance(n, (T.For, T.While)):
-            found.add(id(n))
-        known[id(n)] = here
-        return here
-
-    visit(body)
-    return found
-
-
 class StmtWriter(ExprWriter):
     """Writes statements into a function named `name`. `signatures`: types of params of the module's functions."""
 
-    def __init__(self, mod: ModuleWriter, name: str, signatures: dict[str, list[str]], vectors: set[int]) -> None:
+    def __init__(self, mod: ModuleWriter, name: str, signatures: dict[str, list[str]]) -> None:
         super().__init__(mod)
         self.name = self.where = self.root = name
         self.signatures = signatures
-        self.vectors = vectors
         self.fail = "fail"
         self.fail_used = False
         self.cleanups: list[str] = []
@@ -130,7 +104,7 @@ class StmtWriter(ExprWriter):
 
     # ---- loops
 
-    def loop(self, var: E.Var, start: str, end: str, guard: bool, body: Callable[[], None], plain: bool) -> None:
+    def loop(self, var: E.Var, start: str, end: str, guard: bool, body: Callable[[], None]) -> None:
         """`for var in [start, end)` over i64 operands; `guard`: it may run zero times."""
         head, done = self.label("loop"), self.label("done")
         before = self.block
@@ -150,23 +124,20 @@ class StmtWriter(ExprWriter):
         self.wide[var] = counter
         if var.dtype == "int64":
             self.env[var] = counter
+        vectors = self.vector_accesses
         body()
         self.pop(mark)
         self.out[hole] = f"  {counter} = phi i64 [ {start}, %{before} ], [ {after}, %{self.block} ]"
         self.do(f"{after} = add nuw nsw i64 {counter}, 1")
         more = self.inst(f"icmp slt i64 {after}, {end}")
+        # Scalar loops are LLVM's to vectorise and unroll; code that a schedule has vectorised stays as it is.
+        plain = vectors == self.vector_accesses
+        if plain and (end[0] == "%" or int(end) >= _WORTH_VECTORISING):
+            self.mod.plain = True
         self.branch_if(more, head, done, "" if plain else _NO_TRANSFORM + "!0")
         self.start(done)
         self.wide.pop(var, None)
         self.env.pop(var, None)
-
-    def is_plain(self, s: T.For) -> bool:
-        """Is the loop scalar code, which LLVM may vectorise and unroll?"""
-        if id(s) in self.vectors:
-            return False
-        if not (type(s.extent) is E.IntImm and s.extent.value < _WORTH_VECTORISING):
-            self.mod.plain = True
-        return True
 
     def serial(self, s: T.For) -> None:
         """A serial loop; of one iteration: its body."""
@@ -187,7 +158,7 @@ class StmtWriter(ExprWriter):
             end = self.add64c(name, c + low.value)
         else:
             end = self.add64c(self.add64(name, "" if start == "0" else start), c)
-        self.loop(s.loop_var, start, end, type(extent) is not E.IntImm, lambda: self.stmt(s.body), self.is_plain(s))
+        self.loop(s.loop_var, start, end, type(extent) is not E.IntImm, lambda: self.stmt(s.body))
 
     # ---- memory
 

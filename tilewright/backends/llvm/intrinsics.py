@@ -213,7 +213,8 @@ def _vectorcombine(w: StmtWriter, e: E.Call) -> str:
 @intrinsic("address_of")
 def _address_of(w: StmtWriter, e: E.Call) -> str:
     load = e.args[0]
-    pointer, element, size = w.buffer(load.buffer)
+    element, size, _, _ = w.layout(load.buffer)
+    pointer = w.variable(load.buffer.data)
     index = load.indices[0]
     if isinstance(index, E.Ramp):
         index = index.base
