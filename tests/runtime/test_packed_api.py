@@ -6,10 +6,11 @@ import torch
 import tvm_ffi
 
 import tilewright as tvm
-from tilewright.arith.expr import Var, cast, const
+from tilewright.arith.expr import StringImm, Var, call_intrin, cast, const
 from tilewright.backends.llvm.codegen import compile_object
 from tilewright.backends.llvm.emit import emit_module
 from tilewright.backends.llvm.jit import Engine
+from tilewright.ir.op import GlobalVar
 from tilewright.ir.target import Target
 from tilewright.runtime.ffi import function_at
 from tilewright.support.diagnostics import CompileError
@@ -286,6 +287,27 @@ def test_results_are_freed(f):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(200):
         f(big, big)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "results leak"
+
+
+def test_results_of_a_failed_call_are_freed():
+    import resource
+
+    x = decl_buffer((n,), "float32", "x")
+    y = decl_buffer((n,), "float32", "y")
+    px, py = Var("x", "handle"), Var("y", "handle")
+    fail = Evaluate(call_intrin("int32", "tir.tw_raise", StringImm("RuntimeError"), StringImm("no luck with %lld"), n))
+    kernel = PrimFunc((x.data, y.data, n), fail, None, {}, {"global_symbol": "kernel"})
+    f = PrimFunc((px, py), Evaluate(const(0)), None, {px: x, py: y}, {"global_symbol": "f", "num_outputs": 1})
+    text = emit_module([kernel, make_packed_api(f, GlobalVar("kernel"))], Target("llvm")).text
+    engine = Engine([compile_object(text, Target("llvm"), "kernel")], {})
+    g = function_at(engine.address(PACKED_PREFIX + "f"), engine)
+    big = np.ones(1_000_000, np.float32)
+    for k in range(300):
+        if k == 20:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(RuntimeError, match="no luck with 1000000"):
+            g(big)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "results leak"
 
 

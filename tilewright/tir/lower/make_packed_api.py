@@ -527,7 +527,13 @@ class _Builder:
             work: Stmt = self.f.body
         else:
             flat, symbols = kernel_params(self.f)
-            work = Evaluate(Call("int32", self.callee, (*flat, *symbols)))
+            if self.n_out:  # a failure must not leak the results: look at the status here
+                status = Var("status", "int32")
+                name = StringImm(self.callee.name_hint)
+                call = call_intrin("int32", "tir.call_extern", name, *flat, *symbols)
+                work = LetStmt(status, call, IfThenElse(cmp(NE, status, const(0, "int32")), self.give_up()))
+            else:
+                work = Evaluate(Call("int32", self.callee, (*flat, *symbols)))
         if not self.n_out:
             return work
         status = Var("status", "int32")
