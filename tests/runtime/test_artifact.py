@@ -334,3 +334,50 @@ def test_half_a_gigabyte_of_weights(ending, tmp_path):
     x = np.ones(weights.size, np.float32)
     y = again(x)
     assert (y == weights + 1).all()
+
+
+HOST = r"""
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+typedef struct { void *data; int32_t device, id, ndim; uint8_t code, bits; uint16_t lanes; int64_t *shape, *strides; uint64_t offset; } Tensor;
+typedef struct { int32_t type; uint32_t pad; void *value; } Any;
+typedef int (*Packed)(void *, Any *, int32_t, Any *);
+int main(int argc, char **argv) {
+  if (!dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL)) return puts(dlerror()), 2;
+  void *lib = dlopen(argv[2], RTLD_NOW);
+  if (!lib) return puts(dlerror()), 3;
+  Packed f = (Packed)dlsym(lib, "__tvm_ffi_main");
+  void (*threads)(int) = (void (*)(int))dlsym(lib, "tw_set_num_threads");
+  static float x[1000], y[1000];
+  int64_t n = 1000;
+  Tensor a = {x, 1, 0, 1, 2, 32, 1, &n, 0, 0}, b = {y, 1, 0, 1, 2, 32, 1, &n, 0, 0};
+  Any args[2] = {{7, 0, &a}, {7, 0, &b}}, ret = {0, 0, 0};
+  for (int k = 0; k < 200; k++) {
+    threads(1 + k % 3);
+    if (f(0, args, 2, &ret)) return 4;
+  }
+  for (int i = 0; i < 1000; i++) if (y[i] != i) return 5;
+  n = 5;
+  printf("%d\n", f(0, args, 2, &ret));
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+@needs_linker
+@ON_LINUX
+def test_library_in_a_c_program(tmp_path):
+    import tvm_ffi
+
+    Executable.from_artifact(program(W, parallel=True)).export_library(tmp_path / "m.so")
+    (tmp_path / "host.c").write_text(HOST)
+    subprocess.run(["cc", "-o", "host", "host.c", "-ldl"], cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [tmp_path / "host", tvm_ffi.libinfo.find_libtvm_ffi(), tmp_path / "m.so"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "-1\n"), done.stderr
