@@ -96,6 +96,7 @@ class _Layout(GraphMutator):
         self.versions: dict[Var, Versions] = {}
         self.tuples: dict[Var, tuple[Perm, Any]] = {}
         self.arrays: dict[tuple[int, Perm], Constant] = {}
+        self.kept: list[Any] = []
 
     # ---- versions of values --------------------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class _Layout(GraphMutator):
             found = self.arrays.get(key)
             if found is None:
                 found = self.arrays[key] = Constant(np.ascontiguousarray(np.transpose(e.data, perm)))
-                self.arrays[(id(found.data), tuple(range(len(perm))))] = found  # keeps the array alive, so the id is taken
+                self.kept.append(e.data)  # while it is alive no other array has its id
             return found
         known = self.versions.get(e)
         if known is None:
