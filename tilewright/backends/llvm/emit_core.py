@@ -130,6 +130,8 @@ def c_string(text: str) -> tuple[str, int]:
     return f'c"{body}"', len(raw)
 
 
+_FMA_ALWAYS = ("aarch64", "arm64", "riscv64", "powerpc64le", "loongarch64", "s390x")
+
 PLAIN_LOOPS = "; holds scalar loops that LLVM may vectorise"
 """A comment in the head of such modules: what `opt="auto"` goes by."""
 
@@ -169,7 +171,7 @@ class ModuleWriter:
     @property
     def has_fma(self) -> bool:
         """Does the target have a fused multiply-add instruction?"""
-        return "fma" in self.features or self.arch in ("aarch64", "arm64")
+        return "fma" in self.features or self.arch in _FMA_ALWAYS
 
     @property
     def has_half(self) -> bool:

@@ -147,8 +147,13 @@ def is_natural(w: ExprWriter, e: Any) -> bool:
         return is_natural(w, e.a) or is_natural(w, e.b)
     if t is E.FloorMod:
         return is_natural(w, e.b)
-    if t is E.Mod or t is E.Broadcast or t is E.Cast:
+    if t is E.Mod or t is E.Broadcast:
         return is_natural(w, e.a if t is E.Mod else e.value)
+    if t is E.Cast:
+        # an unsigned number may turn negative unless it gets wider
+        source = e.value.dtype
+        wider = dt.bits(e.dtype) > dt.bits(source) or (dt.code(source) == "int" and dt.bits(e.dtype) == dt.bits(source))
+        return wider and dt.is_int(source) and is_natural(w, e.value)
     if t is E.Ramp:
         return is_natural(w, e.base) and is_natural(w, e.stride)
     return False

@@ -128,7 +128,9 @@ class StmtWriter(ExprWriter):
         body()
         self.pop(mark)
         self.out[hole] = f"  {counter} = phi i64 [ {start}, %{before} ], [ {after}, %{self.block} ]"
-        self.do(f"{after} = add nuw nsw i64 {counter}, 1")
+        # `nuw` only from a start known not to be negative
+        unsigned = " nuw" if start.isdigit() else ""
+        self.do(f"{after} = add{unsigned} nsw i64 {counter}, 1")
         more = self.inst(f"icmp slt i64 {after}, {end}")
         # Scalar loops are LLVM's to vectorise and unroll; code that a schedule has vectorised stays as it is.
         plain = vectors == self.vector_accesses
