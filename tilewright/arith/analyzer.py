@@ -13,7 +13,7 @@ Integers of 32 and 64 bits are taken not to overflow. How it works stands in `si
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -94,7 +94,7 @@ class Analyzer:
         s.forget()
 
     @contextmanager
-    def constraint_scope(self, condition: ExprLike) -> Iterator[None]:
+    def constraint_scope(self, condition: ExprLike) -> Generator[None]:
         """In the body of the `with`, the condition holds."""
         saved = self._s.enter(convert(condition))
         try:

@@ -22,13 +22,15 @@ Poly = dict[Monomial, int]
 
 
 class Atom:
-    """One atom. `kind` is `div` or `mod` (of the polynomial `num` by the positive constant `den`), `sum` (of `num`), or ''."""
+    """One atom. `kind` is `div` or `mod` (of the polynomial `num` by the positive constant `den`), `sdiv` or `smod` (by the
+    polynomial `by`), `sum` (of `num`), or ''."""
 
-    __slots__ = ("den", "expr", "kind", "num", "number")
+    __slots__ = ("by", "den", "expr", "kind", "num", "number")
 
     def __init__(self, number: int, expr: PrimExpr, kind: str = "", num: Poly | None = None, den: int = 1) -> None:
         self.number, self.expr, self.kind, self.den = number, expr, kind, den
         self.num: Poly = num if num is not None else {}
+        self.by: Poly = {}
 
     def __repr__(self) -> str:
         return f"#{self.number}:{self.expr}"

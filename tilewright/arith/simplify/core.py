@@ -24,6 +24,7 @@ from tilewright.ir.op import Op
 __all__ = ["Simplifier"]
 
 _INDEX = ("int32", "int64")
+_MERGING = frozenset(("div", "mod", "sdiv", "smod"))
 TRUE, FALSE = IntImm("bool", 1), IntImm("bool", 0)
 _LIMIT = 20000
 
@@ -104,7 +105,7 @@ class Simplifier:
         table = self.atoms.table
         for m in p:
             for n in m:
-                if table[n].kind in ("mod", "div") and len(p) > 1:
+                if table[n].kind in _MERGING and len(p) > 1:
                     return merge(self, p, e.dtype)
         return p
 

@@ -19,12 +19,12 @@ import math
 from typing import TYPE_CHECKING
 
 from tilewright.arith.expr import FloorDiv, FloorMod, IntImm, PrimExpr
-from tilewright.arith.poly import Monomial, Poly, add_into, combine, constant_of, scale
+from tilewright.arith.poly import Monomial, Poly, add_into, combine, constant_of, multiply, scale
 
 if TYPE_CHECKING:
     from tilewright.arith.simplify.core import Simplifier
 
-__all__ = ["floor_div", "floor_mod", "merge", "symbolic_div", "symbolic_mod"]
+__all__ = ["factor_out", "floor_div", "floor_mod", "merge", "symbolic_div", "symbolic_mod"]
 
 
 def _split(p: Poly, c: int) -> tuple[Poly, Poly]:
@@ -177,6 +177,10 @@ def merge(s: Simplifier, p: Poly, dtype: str) -> Poly:
                     new = _merge_mod(s, p, m, n, k, dtype)
                 elif kind == "div":
                     new = _merge_div(s, p, m, n, k, dtype)
+                elif kind == "smod":
+                    new = _merge_symbolic_mod(s, p, m, n, k, dtype)
+                elif kind == "sdiv":
+                    new = _merge_symbolic_div(s, p, m, n, k, dtype)
                 if new is not None:
                     break
             else:
@@ -248,7 +252,7 @@ def _merge_div(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dtype: str) 
 # ---- symbolic divisors -------------------------------------------------------------------------------------------------
 
 
-def _factor_out(p: Poly, d: Poly) -> tuple[Poly, Poly]:
+def factor_out(p: Poly, d: Poly) -> tuple[Poly, Poly]:
     """(Q, R) with p = Q*d + R, where d is one term, or p a multiple of it."""
     if len(d) == 1:
         ((md, cd),) = d.items()
@@ -278,11 +282,11 @@ def _factor_out(p: Poly, d: Poly) -> tuple[Poly, Poly]:
 
 
 def _sides(s: Simplifier, p: Poly, d: Poly) -> tuple[Poly, Poly]:
-    q, r = _factor_out(p, d)
+    q, r = factor_out(p, d)
     if not q:
         p2, d2 = s.atoms.expand(p), s.atoms.expand(d)
         if p2 is not p or d2 is not d:
-            q2, r2 = _factor_out(p2, d2)
+            q2, r2 = factor_out(p2, d2)
             if q2:
                 return q2, r2
     return q, r
@@ -295,7 +299,7 @@ def symbolic_div(s: Simplifier, p: Poly, d: Poly, dtype: str) -> Poly:
         return q
     if s.facts.not_negative(r) and s.facts.not_negative(combine(combine(d, r, -1), {(): -1})):
         return q
-    return combine(q, s.generic(_node(s, FloorDiv, r, d, dtype)))
+    return combine(q, _labelled(s, s.generic(_node(s, FloorDiv, r, d, dtype)), "sdiv", r, d))
 
 
 def symbolic_mod(s: Simplifier, p: Poly, d: Poly, dtype: str) -> Poly:
@@ -305,12 +309,57 @@ def symbolic_mod(s: Simplifier, p: Poly, d: Poly, dtype: str) -> Poly:
         return {}
     if s.facts.not_negative(r) and s.facts.not_negative(combine(combine(d, r, -1), {(): -1})):
         return r
-    out = s.generic(_node(s, FloorMod, r, d, dtype))
-    number = next((m[0] for m in out if len(m) == 1), None)
-    if len(out) == 1 and number is not None and s.facts.bound(d)[0] > 0:
-        s.facts.symbolic.setdefault(number, ([{}], [combine(d, {(): -1})]))
+    out = _labelled(s, s.generic(_node(s, FloorMod, r, d, dtype)), "smod", r, d)
+    if len(out) == 1 and s.facts.bound(d)[0] > 0:
+        (m,) = out
+        if len(m) == 1:
+            s.facts.symbolic.setdefault(m[0], ([{}], [combine(d, {(): -1})]))
     return out
 
 
 def _node(s: Simplifier, kind: type, r: Poly, d: Poly, dtype: str) -> PrimExpr:
     return kind(s.atoms.expr(r, dtype), s.atoms.expr(d, dtype))
+
+
+def _labelled(s: Simplifier, p: Poly, kind: str, num: Poly, by: Poly) -> Poly:
+    """Note of a fresh atom what it is a quotient or remainder of."""
+    if len(p) == 1:
+        (m,) = p
+        if len(m) == 1:
+            atom = s.atoms.table[m[0]]
+            if isinstance(atom.expr, FloorDiv if kind == "sdiv" else FloorMod):
+                atom.kind, atom.num, atom.by = kind, num, by
+    return p
+
+
+def _merge_symbolic_mod(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
+    """rest*k*(x % d) + rest*k*d*(x // d)  ->  rest*k*x"""
+    atom = s.atoms.table[n]
+    rest = _without(m, n)
+    quotient = multiply(symbolic_div(s, atom.num, atom.by, dtype), atom.by)
+    if len(quotient) > 8 or not _covers(p, _times(rest, quotient, k)):
+        return None
+    out = combine(p, _times(rest, quotient, k), -1)
+    add_into(out, {m: k}, -1)
+    add_into(out, _times(rest, atom.num, k))
+    return out
+
+
+def _merge_symbolic_div(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
+    """rest*j*x - rest*j*d*(x // d)  ->  rest*j*(x % d), for a divisor of one term"""
+    atom = s.atoms.table[n]
+    if len(atom.by) != 1:
+        return None
+    ((md, cd),) = atom.by.items()
+    rest = list(_without(m, n))
+    for x in md:
+        if x not in rest:
+            return None
+        rest.remove(x)
+    j = -k // cd
+    if k % cd or not _covers(p, _times(tuple(rest), atom.num, j)):
+        return None
+    out = {a: b for a, b in p.items() if a != m}
+    add_into(out, _times(tuple(rest), atom.num, -j))
+    add_into(out, _times(tuple(rest), symbolic_mod(s, atom.num, atom.by, dtype), j))
+    return out

@@ -29,7 +29,7 @@ class Compiled(NamedTuple):
 
 def _variants(e: Any) -> Iterator[Any]:
     """The pattern with the sides of commutative operations swapped in every way."""
-    if isinstance(e, Var) or isinstance(e, IntImm):
+    if isinstance(e, (Var, IntImm)):
         yield e
     elif isinstance(e, (ex.BinaryOp, ex.CmpOp)):
         for a in _variants(e.a):
