@@ -152,6 +152,8 @@ def test_constants_of_other_dtypes(dtype, ending, tmp_path):
 def test_object_links_into_a_library(made, tmp_path):
     made.export_library(tmp_path / "m.o")
     assert os.listdir(tmp_path) == ["m.o"]
+    with pytest.raises(CompileError, match="TW0701.*single object"):
+        load(tmp_path / "m.o")
     kind, command = link.find_linker(host_info().triple)[0]
     flags = ["-nostdlib"] if kind == "cc" else []
     subprocess.run([*command, *flags, "-shared", "-o", str(tmp_path / "m.so"), str(tmp_path / "m.o")], check=True)

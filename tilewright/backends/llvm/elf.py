@@ -2,7 +2,8 @@
 
 The object is how weights get into a shared library without an assembler.
 
-One section `.rodata.tilewright` with a symbol a piece, each piece at a multiple of 64. 64-bit little-endian processors.
+One section with a symbol a piece, each piece at a multiple of 64. On x86-64 it is a large section, which linkers
+put where more than 2 GB of it keep nothing else apart. 64-bit little-endian processors.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_SECTIONS = ("", ".rodata.tilewright", ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")
+_SECTIONS = ("", ".lrodata.tilewright", ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")
 _RETAIN = 0x200000  # SHF_GNU_RETAIN: not to be collected
+_LARGE = 0x10000000  # SHF_X86_64_LARGE
 
 
 class DataObject:
@@ -43,6 +45,7 @@ class DataObject:
         if arch not in _MACHINES:
             raise CompileError.at("TW0715", f"weights cannot be linked for {triple} yet", hint="write .tw instead")
         self._machine, self._flags = _MACHINES[arch]
+        self._large = arch == "x86_64"
         self._pieces: list[tuple[str, Any, int, int, bool]] = []  # name, data, offset, size, exported
         self._size = 0
 
@@ -56,7 +59,8 @@ class DataObject:
     def write(self, f: BinaryIO) -> None:
         """Write the object to an open, empty file."""
         names, symbols = self._symbols()
-        section_names = b"\0".join(s.encode() for s in _SECTIONS) + b"\0"
+        sections = [s if self._large else s.replace(".lrodata", ".rodata") for s in _SECTIONS]
+        section_names = b"\0".join(s.encode() for s in sections) + b"\0"
         at_data = 64
         at_symbols = -(-(at_data + self._size) // 8) * 8
         at_names = at_symbols + len(symbols)
@@ -65,7 +69,7 @@ class DataObject:
         f.write(
             _HEADER.pack(
                 b"\x7fELF\x02\x01\x01" + b"\0" * 9, 1, self._machine, 1, 0, 0, at_sections, self._flags, 64, 0, 0, 64,
-                len(_SECTIONS), _SECTIONS.index(".shstrtab"),
+                len(sections), sections.index(".shstrtab"),
             )
         )  # fmt: skip
         for _, data, offset, _, _ in self._pieces:
@@ -74,9 +78,9 @@ class DataObject:
         f.write(b"\0" * (at_symbols - f.tell()))
         f.write(symbols + names + section_names)
         f.write(b"\0" * (at_sections - f.tell()))
-        starts = {s: section_names.index(b"\0" + s.encode() + b"\0") + 1 if s else 0 for s in _SECTIONS}
+        starts = {s: section_names.index(b"\0" + s.encode() + b"\0") + 1 if s else 0 for s in sections}
         f.write(bytes(64))
-        f.write(_SECTION.pack(starts[".rodata.tilewright"], 1, 2 | _RETAIN, 0, at_data, self._size, 0, 0, 64, 0))
+        f.write(_SECTION.pack(starts[sections[1]], 1, 2 | _RETAIN | (_LARGE if self._large else 0), 0, at_data, self._size, 0, 0, 64, 0))
         f.write(_SECTION.pack(starts[".symtab"], 2, 0, 0, at_symbols, len(symbols), 3, 2, 8, 24))
         f.write(_SECTION.pack(starts[".strtab"], 3, 0, 0, at_names, len(names), 0, 0, 1, 0))
         f.write(_SECTION.pack(starts[".shstrtab"], 3, 0, 0, at_section_names, len(section_names), 0, 0, 1, 0))
@@ -99,7 +103,7 @@ def _bytes(data: Any) -> Any:
 
 
 def library_problem(path: Path, arch: str) -> tuple[str, str] | None:
-    """What keeps an ELF file from being loaded: ("damaged" or "machine", why). The system's loader dies of a file that is
+    """What keeps an ELF file from being loaded: ("damaged", "machine" or "kind", why). The system's loader dies of a file that is
     shorter than its headers say."""
     size = path.stat().st_size
     with open(path, "rb") as f:
@@ -114,6 +118,8 @@ def library_problem(path: Path, arch: str) -> tuple[str, str] | None:
         fields = _HEADER.unpack(head)
         machine, at_segments, at_sections = fields[2], fields[5], fields[6]
         segment_size, segments, section_size, sections = fields[9], fields[10], fields[11], fields[12]
+        if fields[1] != 3:
+            return "kind", "it is a single object or a program, no shared library"
         known = _MACHINES.get(arch)
         if known is not None and machine != known[0]:
             return "machine", f"its code is for machine number {machine} of the ELF standard, not for {arch}"

@@ -190,6 +190,8 @@ def load_shared(path: Path) -> Module:
     problem = library_problem(path, host_info().triple.split("-")[0]) if is_elf else None
     if problem is not None and problem[0] == "damaged":
         raise files.damaged(path, problem[1])
+    if problem is not None and problem[0] == "kind":
+        raise CompileError.at("TW0701", f"{path} cannot be loaded: {problem[1]}", hint="load a .so or a .tw")
     if problem is not None:
         raise _other_machine(path, problem[1])
     shared = pool()  # loads tvm_ffi's library for everybody: the library refers to it

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tilewright.backends.llvm.runtime_memory import BIG, HUGE, SLOTS, memory_layer
+from tilewright.backends.llvm.runtime_memory import BIG, HUGE, KEEP, SLOTS, memory_layer
 from tilewright.backends.llvm.runtime_os import FUTEX, os_layer, pause
 from tilewright.backends.llvm.runtime_tensor import TENSOR_EXPORTS, TENSOR_LAYER
 
@@ -115,6 +115,7 @@ def runtime_text(triple: str, *, library: bool = False, atfork: str = "__registe
         "BIG": BIG,
         "SLOTS": SLOTS,
         "HUGE": HUGE,
+        "KEEP": KEEP,
     }
     for name, value in values.items():
         text = text.replace(f"${name}$", str(value))

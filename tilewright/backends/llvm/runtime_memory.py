@@ -2,16 +2,17 @@
 
 A block is 64 bytes of header (its capacity) and the memory behind it. Freed blocks of at least BIG bytes stay in SLOTS
 slots, each an atomic pointer that is taken by an exchange, so that nobody reads a block it does not own. A model asks for
-the same arena at each call and so gets pages that are there already. Blocks of at least HUGE bytes ask for huge pages.
+the same arena at each call and so gets pages that are there already. When the slots hold more than KEEP bytes, all go. Blocks of at least HUGE bytes ask for huge pages.
 """
 
 from __future__ import annotations
 
-__all__ = ["BIG", "HUGE", "SLOTS", "memory_layer"]
+__all__ = ["BIG", "HUGE", "KEEP", "SLOTS", "memory_layer"]
 
 BIG = 1 << 16
 SLOTS = 16
 HUGE = 1 << 22
+KEEP = 1 << 31
 
 
 def memory_layer(system: str) -> str:
@@ -59,6 +60,7 @@ _MEMORY = """
 $DECLARE$
 @slots = internal global [$SLOTS$ x ptr] zeroinitializer, align 64
 @victim = internal global i32 0, align 4
+@cached = internal global i64 0, align 8
 
 define internal ptr @os_get(i64 %bytes) noinline {
   $GET$
@@ -91,6 +93,7 @@ back:
   %put = extractvalue { ptr, i1 } %x, 1
   br i1 %put, label %next, label %drop
 drop:
+  %u = atomicrmw sub ptr @cached, i64 %capacity monotonic, align 8
   call void @$PUT$(ptr %p)
   br label %next
 next:
@@ -98,6 +101,7 @@ next:
   %end = icmp eq i32 %i1, $SLOTS$
   br i1 %end, label %miss, label %loop
 hit:
+  %v = atomicrmw sub ptr @cached, i64 %capacity monotonic, align 8
   ret ptr %p
 miss:
   ret ptr null
@@ -155,7 +159,7 @@ loop:
 put:
   %x = cmpxchg ptr %slot, ptr null, ptr %p release monotonic
   %ok = extractvalue { ptr, i1 } %x, 1
-  br i1 %ok, label %out, label %next
+  br i1 %ok, label %kept, label %next
 next:
   %i1 = add i32 %i, 1
   %end = icmp eq i32 %i1, $SLOTS$
@@ -167,9 +171,19 @@ replace:
   %place = getelementptr ptr, ptr @slots, i32 %which
   %old = atomicrmw xchg ptr %place, ptr %p acq_rel, align 8
   %was = icmp ne ptr %old, null
-  br i1 %was, label %drop, label %out
+  br i1 %was, label %drop, label %kept
 drop:
+  %gone = load i64, ptr %old, align 8
+  %w = atomicrmw sub ptr @cached, i64 %gone monotonic, align 8
   call void @$PUT$(ptr %old)
+  br label %kept
+kept:
+  %before = atomicrmw add ptr @cached, i64 %capacity monotonic, align 8
+  %now = add i64 %before, %capacity
+  %over = icmp sgt i64 %now, $KEEP$
+  br i1 %over, label %trim, label %out
+trim:
+  call void @tw_trim()
   br label %out
 give:
   call void @$PUT$(ptr %p)
@@ -188,6 +202,8 @@ loop:
   %some = icmp ne ptr %p, null
   br i1 %some, label %drop, label %next
 drop:
+  %capacity = load i64, ptr %p, align 8
+  %u = atomicrmw sub ptr @cached, i64 %capacity monotonic, align 8
   call void @$PUT$(ptr %p)
   br label %next
 next:
