@@ -95,7 +95,7 @@ def _resize(n: NodeContext, x: Any, target: Any, factors: Any, box: Any = None, 
     exact = factors is None or all(_is_ratio(d, t, f) for d, t, f in zip(shape, target, factors))
     return n.op(
         f"image.resize{rank - 2}d", x, n.shape_expr(target[2:]), layout=_LAYOUTS[rank], method=_METHODS[mode],
-        scales=None if exact else factors[2:], **how,
+        scales=None if exact or factors is None else factors[2:], **how,
     )  # fmt: skip
 
 
