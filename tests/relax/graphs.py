@@ -82,7 +82,9 @@ def same(before: IRModule, after: IRModule, *inputs: Any, rtol: float = 1e-4, at
     """Both modules are well formed and mean the same on these inputs."""
     assert problems(after) == []
     want, got = evaluate(before, *inputs), evaluate(after, *inputs)
-    for a, b in zip(want if isinstance(want, tuple) else (want,), got if isinstance(got, tuple) else (got,), strict=True):
+    for a, b in zip(
+        want if isinstance(want, tuple) else (want,), got if isinstance(got, tuple) else (got,), strict=True
+    ):
         assert a.dtype == b.dtype
         assert a.shape == b.shape
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)

@@ -63,7 +63,9 @@ def test_symbolic_check_is_emitted_once():
 
 def test_inference_errors_name_the_operator():
     x = tensor("x", 1, 64, 56, 56)
-    with pytest.raises(CompileError, match=r"add: operands of shapes \(1, 64, 56, 56\) and \(3,\) do not broadcast: 56 differs from 3"):
+    with pytest.raises(
+        CompileError, match=r"add: operands of shapes \(1, 64, 56, 56\) and \(3,\) do not broadcast: 56 differs from 3"
+    ):
         function([x], lambda bb: op("add", x, weights(0, 3)))
 
 

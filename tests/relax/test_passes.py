@@ -267,7 +267,9 @@ def test_nothing_is_fused_into_a_contraction():
 
 def test_reduction_with_work_before_and_behind():
     x = tensor("x", 3, 4)
-    mod = function([x], lambda bb: op("exp", op("mean", op("multiply", x, op("negative", x)), axis=(1,), keepdims=True)))
+    mod = function(
+        [x], lambda bb: op("exp", op("mean", op("multiply", x, op("negative", x)), axis=(1,), keepdims=True))
+    )
     new = fused(mod)
     assert len(kernels(new)) == 1
     same(mod, new, X)

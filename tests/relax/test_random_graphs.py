@@ -30,9 +30,7 @@ class Images:
 
     def like(self, v):
         """Another value of the same shape, or None."""
-        same_shape = [
-            u for u in self.values if all(a is b or as_int(a) == as_int(b) for a, b in zip(dims(u), dims(v)))
-        ]
+        same_shape = [u for u in self.values if all(a is b or as_int(a) == as_int(b) for a, b in zip(dims(u), dims(v)))]
         return self.rng.choice(same_shape)
 
     def step(self):
@@ -130,7 +128,11 @@ def test_matrices(seed):
             elif kind == 3:
                 e = op("subtract", v, op("mean", v, axis=(1,), keepdims=True))
             elif kind == 4:
-                e = op("permute_dims", op("exp", op("negative", op("abs", op("permute_dims", v, axes=(1, 0))))), axes=(1, 0))
+                e = op(
+                    "permute_dims",
+                    op("exp", op("negative", op("abs", op("permute_dims", v, axes=(1, 0))))),
+                    axes=(1, 0),
+                )
             else:
                 e = op(r.choice(UNARY), v)
             values.append(bb.emit(e))

@@ -195,7 +195,7 @@ class _Evaluator:
         if isinstance(si, TensorStructInfo):
             made = np.asarray(result)
             return made.astype(dt.to_numpy(si.dtype)) if si.dtype and str(made.dtype) != si.dtype else made
-        return result
+        return tuple(int(v) for v in result) if isinstance(si, ShapeStructInfo) else result
 
     def outputs(self, e: R.Call) -> tuple[list[np.ndarray[Any, Any]], bool]:
         si = e.sinfo_args[0] if len(e.sinfo_args) == 1 else TupleStructInfo(e.sinfo_args)

@@ -75,6 +75,12 @@ class Op:
     elementwise: ClassVar[bool] = False
     """Does it work element by element, operands broadcast, whatever the order of axes?"""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **attributes: Any) -> None: ...
+
+        def __getattr__(self, attribute: str) -> Any: ...
+
     def __init_subclass__(
         cls, *, name: str | None = None, onnx: str | Iterable[str] = (), torch: str | Iterable[str] = (), **kw: Any
     ) -> None:

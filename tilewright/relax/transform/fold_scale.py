@@ -1,9 +1,9 @@
 """Batch normalisation at inference, taken apart and folded into the weights before it.
 
-    batch_norm(x, ...)              ->  x * s + t                       s = gamma / sqrt(var + eps), t = beta - mean * s
-    conv(x, W) * s                  ->  conv(x, W * s)                  s: one value an output channel, all constant
-    (y + a) * s                     ->  y * s + a * s                   if y is such a convolution (or matmul)
-    (y + a) + b                     ->  y + (a + b)                     constants; likewise (y * a) * b
+batch_norm(x, ...)              ->  x * s + t                       s = gamma / sqrt(var + eps), t = beta - mean * s
+conv(x, W) * s                  ->  conv(x, W * s)                  s: one value an output channel, all constant
+(y + a) * s                     ->  y * s + a * s                   if y is such a convolution (or matmul)
+(y + a) + b                     ->  y + (a + b)                     constants; likewise (y * a) * b
 """
 
 from __future__ import annotations
@@ -188,5 +188,3 @@ def fold_scale(mod: IRModule, ctx: PassContext) -> IRModule:
     """Constant factors of a contraction's output channels go into its weights; constants that follow each other combine."""
     del ctx
     return _Fold(mod).run()
-
-

@@ -196,7 +196,7 @@ def _group_key(f: Function) -> Any:
     def info(si: Any) -> Any:
         if isinstance(si, TensorStructInfo):
             return (si.dtype, *(dim_key(d) for d in si.shape or ()))
-        return ("shape", *si.values) if isinstance(si, ShapeStructInfo) else None
+        return ("shape", *(si.values or ())) if isinstance(si, ShapeStructInfo) else None
 
     for p in f.params:
         number[p] = len(number)

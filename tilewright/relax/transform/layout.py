@@ -393,7 +393,7 @@ def _permute(s: _Layout, e: Call, perm: Perm) -> Made:
 def _squeeze(s: _Layout, e: Call, perm: Perm) -> Made:
     """Axes of length 1 vanish from the version, too."""
     before, after = _rank(e.args[0]), e.struct_info
-    shape = e.args[0].struct_info.shape
+    shape = getattr(e.args[0].struct_info, "shape", None)
     if not isinstance(after, TensorStructInfo) or after.shape is None or shape is None:
         return None
     axis = e.op.axis
@@ -412,7 +412,7 @@ def _squeeze(s: _Layout, e: Call, perm: Perm) -> Made:
 def _reshape(s: _Layout, e: Call, perm: Perm) -> Made:
     """Splitting the channels, or merging them again (a channel shuffle), and dropping axes of length 1."""
     out = e.struct_info
-    old = e.args[0].struct_info.shape
+    old = getattr(e.args[0].struct_info, "shape", None)
     if not isinstance(out, TensorStructInfo) or out.shape is None or old is None:
         return None
     new = out.shape
@@ -460,5 +460,3 @@ def layout_pass(target: Any = None) -> Pass:
         return _Layout(mod, block).run()
 
     return Pass(run, "ConvertLayout", needs="graph", doc=__doc__)
-
-

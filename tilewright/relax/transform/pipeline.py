@@ -16,6 +16,7 @@ from tilewright.relax.transform.layout import layout_pass
 from tilewright.relax.transform.legalise import legalise
 from tilewright.relax.transform.normalise import normalise
 from tilewright.relax.transform.pack_weights import pack_weights_pass
+from tilewright.relax.transform.raise_norms import raise_norms
 from tilewright.relax.transform.simplify_views import simplify_views
 
 __all__ = ["graph_pipeline"]
@@ -30,6 +31,7 @@ def graph_pipeline(target: Any = None) -> list[Pass]:
         simplify_views,
         canonicalise_bindings,
         cse,
+        raise_norms,
         dead_code,
         fold_scale,
         dead_code,

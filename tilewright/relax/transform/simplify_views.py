@@ -1,9 +1,9 @@
 """Operators that do nothing, or that undo each other, disappear.
 
-    reshape(reshape(x))                 ->  reshape(x)
-    permute_dims(permute_dims(x))       ->  permute_dims(x), or x
-    permute_dims that moves axes of length 1 only, flatten, squeeze, expand_dims    ->  reshape
-    reshape to the same shape, astype to the same dtype, identity, dropout          ->  x
+reshape(reshape(x))                 ->  reshape(x)
+permute_dims(permute_dims(x))       ->  permute_dims(x), or x
+permute_dims that moves axes of length 1 only, flatten, squeeze, expand_dims    ->  reshape
+reshape to the same shape, astype to the same dtype, identity, dropout          ->  x
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ class _Simplify(GraphMutator):
     @staticmethod
     def does_nothing(call: Call, name: str) -> bool:
         x, out = call.args[0].struct_info, call.struct_info
-        if not isinstance(x, TensorStructInfo) or not isinstance(out, TensorStructInfo) or not same_shape(x.shape, out.shape):
+        if (
+            not isinstance(x, TensorStructInfo)
+            or not isinstance(out, TensorStructInfo)
+            or not same_shape(x.shape, out.shape)
+        ):
             return False
         if name == "nn.pad":
             op: Any = call.op
