@@ -146,16 +146,11 @@ class Bindings(ParserState):
         self.emit(self._make_store(buffer, indices, value, target, s), s)
 
     def _indices(self, buffer: tir.Buffer, target: ast.Subscript) -> tuple[E.PrimExpr, ...]:
-        value = self.evaluator.index(target.slice)
-        items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
-        if len(items) != len(buffer.shape):
-            self.fail("TW0109", f"buffer {buffer.name!r} has {len(buffer.shape)} dimensions, not {len(items)}", target)
+        element = self.evaluator.element(buffer, self.evaluator.index(target.slice), target)
         try:
-            element = buffer[items]
             return (region_to_load(element) if isinstance(element, tir.BufferRegion) else element).indices
-        except (TypeError, ValueError) as e:
+        except TypeError as e:
             self.fail("TW0109", str(e), target)
-            raise
 
     def _make_store(self, b: tir.Buffer, indices: Any, value: Any, target: ast.AST, s: Any) -> tir.Stmt:
         want = tir.load_dtype(b.dtype, indices)

@@ -68,6 +68,7 @@ class Environment:
     def __init__(self, *outer: Mapping[str, Any]) -> None:
         self.scopes: list[dict[str, Any]] = [{}]
         self.outer = (*outer, vars(builtins))
+        self.hints: dict[str, str] = {}  # of names that are out of sight: why
 
     @contextmanager
     def scope(self) -> Generator[None]:
@@ -175,7 +176,10 @@ class Evaluator:
             return self.env.lookup(n.id)
         except KeyError:
             self.source.fail(
-                "TW0102", f"the name {n.id!r} is not defined", n, hint=did_you_mean(n.id, self.env.names())
+                "TW0102",
+                f"the name {n.id!r} is not defined",
+                n,
+                hint=self.env.hints.get(n.id) or did_you_mean(n.id, self.env.names()),
             )
 
     def _attribute(self, n: ast.Attribute) -> Any:
@@ -278,14 +282,27 @@ class Evaluator:
         index: Any = self.index(n.slice)
         container: Any = base
         if isinstance(base, Buffer):
-            items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
-            if any(isinstance(i, slice) and i.step is None for i in items) and len(items) == len(base.shape):
-                return BufferRegion(base, tuple(_range_of(i, d) for i, d in zip(items, base.shape, strict=True)))
+            return self.element(base, index, n)
         if isinstance(base, rx.Expr) and not hasattr(base, "__getitem__"):
             if not isinstance(index, int):
                 self.source.fail("TW0104", "a tuple of the graph is indexed by a number", n.slice)
             return rx.TupleGetItem(base, index)
         return container[index]
+
+    def element(self, b: Buffer, index: Any, n: ast.Subscript) -> Any:
+        """An element of a buffer, or a region where the index has a slice. Raises TW0109."""
+        items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+        if len(items) != len(b.shape):
+            self.source.fail("TW0109", f"buffer {b.name!r} has {len(b.shape)} dimensions, not {len(items)}", n)
+        for i in items:
+            dtype = (
+                i.dtype if isinstance(i, E.PrimExpr) else "int32" if isinstance(i, (int, slice)) else type(i).__name__
+            )
+            if not dtype.startswith(("int", "uint", "bool")):
+                self.source.fail("TW0109", f"an index is an integer, not {dtype}", n.slice)
+        if any(isinstance(i, slice) and i.step is None for i in items):
+            return BufferRegion(b, tuple(_range_of(i, d) for i, d in zip(items, b.shape, strict=True)))
+        return b[items]
 
     def index(self, n: ast.AST) -> Any:
         """The value between the brackets."""

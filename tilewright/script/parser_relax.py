@@ -247,11 +247,11 @@ class RelaxParser:
             self.bb.emit_normalized(at(rx.MatchCast(var, operand, made_info), span))
             return var
         try:
-            expr = convert(value)
+            made: Any = convert(value)
         except TypeError as e:
             self.fail("TW0104", str(e), s)
             raise
-        expr: Any = self.bb.normal(expr)
+        expr: Any = self.bb.normal(made)
         known = function_struct_info(expr) if isinstance(expr, rx.Function) else getattr(expr, "struct_info", None)
         if info is not None:
             self._check_info(info, known, s.annotation if isinstance(s, ast.AnnAssign) else s)
@@ -341,6 +341,8 @@ class RelaxParser:
             # names of the script go on; of the bindings only the outputs do
             if name in names or not isinstance(value, rx.DataflowVar):
                 self.env.define(name, value)
+            else:
+                self.env.hints[name] = f"{name!r} is local to a dataflow block: name it in its R.output(...)"
 
     def _find_outputs(self, s: ast.With) -> dict[str, ast.stmt]:
         last = s.body[-1]
