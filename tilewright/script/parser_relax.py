@@ -252,7 +252,8 @@ class RelaxParser:
             self.fail("TW0104", str(e), s)
             raise
         expr: Any = self.bb.normal(made)
-        known = function_struct_info(expr) if isinstance(expr, rx.Function) else getattr(expr, "struct_info", None)
+        is_function = isinstance(expr, rx.Function)
+        known = function_struct_info(expr) if is_function else getattr(expr, "struct_info", None)
         if info is not None:
             self._check_info(info, known, s.annotation if isinstance(s, ast.AnnAssign) else s)
         var = make_var(name, info or known, local, span)

@@ -274,7 +274,9 @@ class TIRParser(Bindings):
         for item in items:
             with self.env.scope():
                 self.evaluator.assign_names(s.target, item)
-                self.emit(self.parse_suite(s.body), s)
+                body = self.parse_suite(s.body)
+                for x in body.seq if isinstance(body, tir.SeqStmt) else (body,):
+                    self.emit(x, s)
 
     def _if(self, s: ast.If) -> None:
         test = as_operand(self.eval(s.test))

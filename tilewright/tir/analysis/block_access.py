@@ -62,15 +62,18 @@ class _Accesses:
         if not inner:
             return low, extent
         form = linear(low)
-        start: E.PrimExpr = E.IntImm(low.dtype, 0)
-        span = 0
+        start, span = form.constant, 0
+        symbolic: list[E.PrimExpr] = []
         wide: E.PrimExpr = extent
         for key, (atom, c) in form.terms.items():
             if isinstance(key, E.Var) and key in self.domains:
-                dmin, dextent = self.domains[key]
-                last = dextent - 1
-                first = dmin if c > 0 else dmin + last
-                start = start + E.cast(first, low.dtype) * c
+                first, size = self.domains[key]
+                last = size - 1
+                least = first if c > 0 else first + last
+                if isinstance(least, E.IntImm):
+                    start += least.value * c
+                else:
+                    symbolic.append(E.cast(least, low.dtype) * c)
                 if isinstance(last, E.IntImm):
                     span += abs(c) * last.value
                 else:
@@ -78,10 +81,11 @@ class _Accesses:
             elif any(v in self.domains for v in _variables(atom)):
                 return None
             else:
-                start = start + atom * c
-        if form.constant:
-            start = start + form.constant
-        return start, wide + span if span else wide
+                symbolic.append(atom * c)
+        total: E.PrimExpr = E.IntImm(low.dtype, 0)
+        for x in symbolic:
+            total = total + x
+        return total + start, wide + span
 
     # ---- the walk
 
