@@ -5,8 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilewright.runtime.executable import Executable, load
-    from tilewright.runtime.module import Module, load_module
-    from tilewright.runtime.ndarray import NDArray, Tensor, array, cpu, cuda, device, empty, from_dlpack, tensor
+    from tilewright.runtime.module import Module, enabled, load_module
+    from tilewright.runtime.ndarray import (
+        NDArray,
+        ShapeTuple,
+        Tensor,
+        array,
+        convert,
+        cpu,
+        cuda,
+        device,
+        empty,
+        from_dlpack,
+        tensor,
+    )
     from tilewright.runtime.registry import get_global_func, register_func, register_object, remove_global_func
     from tilewright.runtime.signature import Param, Signature
     from tilewright.runtime.threads import get_num_threads, set_num_threads
@@ -14,9 +26,9 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "Executable": "executable", "load": "executable",
-    "Module": "module", "load_module": "module",
+    "Module": "module", "enabled": "module", "load_module": "module",
     "NDArray": "ndarray", "Tensor": "ndarray", "Device": "ndarray", "array": "ndarray", "cpu": "ndarray", "cuda": "ndarray",
-    "device": "ndarray", "empty": "ndarray", "from_dlpack": "ndarray", "tensor": "ndarray",
+    "ShapeTuple": "ndarray", "convert": "ndarray", "device": "ndarray", "empty": "ndarray", "from_dlpack": "ndarray", "tensor": "ndarray",
     "get_global_func": "registry", "register_func": "registry", "register_object": "registry", "remove_global_func": "registry",
     "Param": "signature", "Signature": "signature",
     "get_num_threads": "threads", "set_num_threads": "threads",

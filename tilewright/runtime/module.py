@@ -17,7 +17,7 @@ from tilewright.runtime.timing import BenchmarkResult, evaluator
 from tilewright.support.diagnostics import CompileError
 from tilewright.support.lazy import resolve
 
-__all__ = ["BenchmarkResult", "Module", "load_module"]
+__all__ = ["BenchmarkResult", "Module", "enabled", "load_module"]
 
 
 class Module:
@@ -197,3 +197,8 @@ def load_module(path: str | PathLike[str], fmt: str = "") -> Module:
     del fmt
     found: Module = resolve("artifact.load")(Path(path))
     return found
+
+
+def enabled(target: str) -> bool:
+    """Can modules of this kind of target be built and run here? Only "llvm" (and "cpu", its device) so far."""
+    return target.split()[0] in ("llvm", "cpu") if target.strip() else False

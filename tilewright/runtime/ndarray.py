@@ -12,15 +12,15 @@ import numpy as np
 
 from tilewright.ir import dtype as dt
 
-__all__ = ["array", "cpu", "cuda", "device", "empty", "from_dlpack", "numpyasarray", "tensor"]
+__all__ = ["array", "convert", "cpu", "cuda", "device", "empty", "from_dlpack", "numpyasarray", "tensor"]
 
 
 def __getattr__(name: str) -> Any:
-    """The classes `NDArray`, `Tensor`, `Device`: they need `tvm_ffi`, so they are made when asked for."""
-    if name in ("NDArray", "Tensor", "Device"):
+    """The classes `NDArray`, `Tensor`, `Device`, `ShapeTuple`: they need `tvm_ffi`, so they are made when asked for."""
+    if name in ("NDArray", "Tensor", "Device", "ShapeTuple"):
         from tilewright.runtime import ffi
 
-        return ffi.Device if name == "Device" else ffi.NDArray
+        return ffi.Device if name == "Device" else ffi.ffi.Shape if name == "ShapeTuple" else ffi.NDArray
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -98,6 +98,13 @@ def from_dlpack(source: Any) -> Any:
 
 
 tensor = array
+
+
+def convert(value: Any) -> Any:
+    """A Python value as an FFI object: functions, lists, dictionaries, strings, numbers; arrays become NDArrays."""
+    from tilewright.runtime import ffi
+
+    return ffi.tensor_from(value) if hasattr(value, "__dlpack__") else ffi.ffi.convert(value)
 
 
 def numpyasarray(source: Any) -> Any:
