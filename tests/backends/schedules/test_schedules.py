@@ -199,3 +199,18 @@ def test_producer_before_a_reduction() -> None:
     r = k.axis(40, "r")
     sq = k.compute((6, 40), lambda i, j: T.exp(x[i, j]) * x[i, j], "sq")
     k.check(te.create_prim_func([x, k.compute((6,), lambda i: te.sum(sq[i, r], axis=r))]))
+
+
+def test_epilogue_of_several_broadcast_stages_over_mixed_index_dtypes() -> None:
+    """As the graph passes make it: unit axes read at 0, int32 and int64 sizes side by side; all in one nest."""
+    a, w, bias, res = k.ph("a", 1, 13, 9), k.ph("w", 2, 9, 16), k.ph("b", 1, 1, 21), k.ph("r", 1, 13, 21)
+    r = k.axis(9, "r")
+    y = te.compute((*k.dims(1, 13), 21), lambda n, i, j: te.sum(a[n, i, r] * w[j // 16, r, j % 16], axis=r), name="mm")
+    z = k.compute((1, 13, 21), lambda n, i, j: y[0, i, j] + bias[0, 0, j], "z")
+    u = k.compute((1, 13, 21), lambda n, i, j: z[0, i, j] + res[0, i, j], "u")
+    v = k.compute((1, 13, 21), lambda n, i, j: maximum(u[n, i, j], const(0.0, "float32")), "v")
+    f = te.create_prim_func([a, w, bias, res, v])
+    k.check(f)
+    assert "alloc_buffer" not in k.schedule_kernel(f, k.Target("llvm")).script().replace('scope="local"', "local").replace(
+        "acc = T.alloc_buffer", ""
+    )

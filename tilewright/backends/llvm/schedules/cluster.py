@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.arith.expr import IntImm, Var
 from tilewright.backends.llvm.schedules.stages import Axis, Opaque, Program, Stage
-from tilewright.ir.node import map_children
+from tilewright.ir.node import map_children, walk
 from tilewright.ir.rewrite import substitute
 from tilewright.tir.ir import Buffer, BufferLoad, decl_buffer
 from tilewright.tir.lower.index import IndexSpace
@@ -76,7 +76,23 @@ def _shared_axes(group: list[Stage | Opaque]) -> int:
     rows = 1
     for a in stages[0].axes[:k]:
         rows *= MIN_ROWS if a.size is None else a.size
-    return k if linked and rows >= MIN_ROWS else 0
+    if not linked or rows < MIN_ROWS or any(_shares_operands(s, k) for s in stages):
+        return 0
+    return k
+
+
+def _shares_operands(s: Stage, k: int) -> bool:
+    """Does a reduction use the same data for several rows, as a matrix product does? Then rows are better taken in tiles."""
+    if s.combine is None:
+        return False
+    reduced = {a.var for a in s.reduce}
+    rows = {a.var for a in s.axes[:k] if a.size != 1}
+    for x in walk(s.value):
+        if isinstance(x, BufferLoad):
+            used = {v for i in x.indices for v in walk(i) if isinstance(v, Var)}
+            if used & reduced and rows - used:
+                return True
+    return False
 
 
 def _plain_prefix(s: Stage, indices: tuple[Any, ...], k: int) -> int:

@@ -218,7 +218,9 @@ def _same_points(r: Stage, user: Stage, loads: list[BufferLoad]) -> bool:
     key = expr_key(loads[0].indices) if loads else None
     if key is None or any(expr_key(x.indices) != key for x in loads):
         return False
-    if not all(i is a.var for i, a in zip(r.index, r.axes)) or len(r.index) != len(r.axes):
+    if len(r.index) != len(r.axes) or not all(
+        i is a.var or (a.size == 1 and isinstance(i, IntImm)) for i, a in zip(r.index, r.axes)
+    ):
         return False
     space = IndexSpace()
     seen: set[Var] = set()

@@ -15,6 +15,9 @@ from typing import Any
 from tilewright.arith.expr import (
     Add,
     And,
+    BinaryOp,
+    Cast,
+    CmpOp,
     IntImm,
     Let,
     Max,
@@ -24,12 +27,13 @@ from tilewright.arith.expr import (
     PrimExpr,
     Var,
     add,
+    cast,
     const,
     max_value,
     min_value,
 )
 from tilewright.ir import dtype as dt
-from tilewright.ir.node import walk
+from tilewright.ir.node import map_children, walk
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.structure import structural_equal
 from tilewright.tir.ir import (
@@ -206,7 +210,48 @@ def _read_stage(s: Stmt) -> Stage | None:
         stage.value = substitute(stage.value, shift)
         stage.index = tuple(substitute(i, shift) for i in stage.index)
         stage.init = None if stage.init is None else substitute(stage.init, shift)
+    _widen_axes(stage)
     return stage
+
+
+def _widen_axes(stage: Stage) -> None:
+    """Make all axes int64 where some are: blocks over sizes of both dtypes would not match each other."""
+    axes = [*stage.axes, *stage.reduce]
+    dtypes = {a.var.dtype for a in axes} | {n.dtype for n in stage.out.shape}
+    if len(dtypes) < 2:
+        return
+    mapping = {a.var: Var(a.var.name, "int64") for a in axes if a.var.dtype != "int64"}
+    for kind in ("axes", "reduce"):
+        setattr(stage, kind, [Axis(mapping.get(a.var, a.var), cast(a.extent, "int64")) for a in getattr(stage, kind)])
+    stage.value = _widen(stage.value, mapping)
+    stage.index = tuple(_widen(i, mapping) for i in stage.index)
+    stage.init = None if stage.init is None else _widen(stage.init, mapping)
+
+
+def _widen(e: Any, mapping: dict[Var, Var]) -> Any:
+    """The expression with variables replaced by wider ones; arithmetic on them becomes wider too, other uses are cast back."""
+    if isinstance(e, Var):
+        return mapping.get(e, e)
+    if not isinstance(e, PrimExpr) or e.identity:
+        return e
+    if isinstance(e, (BinaryOp, CmpOp)):
+        a, b = _widen(e.a, mapping), _widen(e.b, mapping)
+        if a is e.a and b is e.b:
+            return e
+        if a.dtype != b.dtype:
+            a, b = cast(a, "int64"), cast(b, "int64")
+        return type(e)(a, b)
+    if isinstance(e, Cast):
+        value = _widen(e.value, mapping)
+        return e if value is e.value else cast(value, e.dtype)
+    if isinstance(e, BufferLoad):
+        return BufferLoad(e.buffer, tuple(_widen(i, mapping) for i in e.indices))
+
+    def narrow(x: Any) -> Any:
+        new = _widen(x, mapping)
+        return cast(new, x.dtype) if isinstance(x, PrimExpr) and new.dtype != x.dtype else new
+
+    return map_children(e, narrow)
 
 
 def _axis(iv: IterVar, value: PrimExpr, loops: dict[Var, PrimExpr], shift: dict[Any, PrimExpr]) -> Axis | None:
