@@ -1,5 +1,7 @@
 """Samples of every node class: what the round-trip test prints and parses back."""
 
+# ruff: noqa: E731
+
 from __future__ import annotations
 
 from typing import Any

@@ -124,6 +124,8 @@ class Bindings(ParserState):
         if isinstance(source, E.Var):
             if self.function is None or source not in self.function.params:
                 self.fail("TW0108", f"match_buffer needs a parameter of the function, {source.name!r} is none", s)
+            if source.dtype != "handle":
+                self.fail("TW0108", f"match_buffer needs a T.handle, {source.name!r} is a {source.dtype}", s)
             if source in self.function.buffer_map:
                 self.fail("TW0108", f"parameter {source.name!r} is a buffer already", s)
             self.function.buffer_map[source] = b
@@ -163,7 +165,7 @@ class Bindings(ParserState):
             self.fail("TW0109", str(err), s.value)
             raise
         if e.dtype != want:
-            if dt.lanes(e.dtype) not in (1, dt.lanes(want)):
+            if dt.lanes(e.dtype) not in (1, dt.lanes(want)) or isinstance(e, E.StringImm):
                 self.fail("TW0109", f"a value of {e.dtype} is stored where {want} belongs", s)
             e = E.cast(e, want)
         return tir.BufferStore(b, e, indices)

@@ -377,6 +377,9 @@ class _Text:
         if not isinstance(s.value, ast.Call):
             return False
         value = self.evaluator.eval(s.value)
+        if isinstance(value, C.MetaVar):
+            self.env.define(name, value.value)
+            return True
         if isinstance(value, tir.Buffer) and not value.name:
             C.name_buffer(value, name)
         elif isinstance(value, (tir.Buffer, Var)):

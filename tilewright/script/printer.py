@@ -24,7 +24,7 @@ from enum import Enum
 from importlib import import_module
 from typing import Any
 
-from tilewright.arith.expr import IntImm, StringImm
+from tilewright.arith.expr import IntImm, PrimExpr, StringImm
 from tilewright.ir.node import INFO, Node
 from tilewright.ir.op import GlobalVar
 from tilewright.support.span import Span
@@ -52,6 +52,9 @@ HANDLERS: dict[type, Handler] = {}
 
 INLINE_ELEMENTS = 16
 """Arrays of at most so many elements are printed in place, larger ones go to the metadata."""
+
+MAX_PARENS = 80
+"""Python reads at most 200 nested parentheses; from this depth on, a part of an expression gets a line of its own."""
 
 _RESERVED = {*keyword.kwlist, "T", "R", "I", "cls", "range", "metadata", "float", "print", "Module"}
 _PREC_ATOM = 20
@@ -134,6 +137,8 @@ class Printer:
         self.metadata: dict[str, list[Any]] = {} if metadata is None else metadata
         self.slot: tuple[list[str], int] | None = None  # where lines above the current statement go
         self.slot_indent = 0
+        self.max_parens = MAX_PARENS
+        self.parens = 0  # how many are open in the line being printed
         self.loops: dict[Any, Any] = {}  # loop variable -> (min, extent), for T.axis.remap
         self.module: Any = None  # the IRModule being printed
         self.in_module_func = False  # `cls` is at hand
@@ -155,15 +160,20 @@ class Printer:
             kind = type(item)
             if kind is str:
                 out.append(item)
+                if "(" in item or ")" in item:
+                    self.parens += item.count("(") - item.count(")")
             elif kind is tuple:
                 node, prec = item
                 if self.mark is not None and node is self.mark and self.mark_range is None:
                     stack.append(self._mark_end(sum(map(len, out))))
+                if self.parens > self.max_parens and isinstance(node, PrimExpr):
+                    out.append(self._aside(node))
+                    continue
                 f = HANDLERS.get(type(node)) or _find_handler(type(node))
                 more = f(self, node, prec)
                 stack.extend(reversed(more))
             elif item is LINE:
-                self.slot, self.slot_indent = (out, len(out)), self.indent
+                self.slot, self.slot_indent, self.parens = (out, len(out)), self.indent, 0
                 out.append("")
                 out.append("\n" + "    " * self.indent)
             elif item is INDENT:
@@ -174,6 +184,15 @@ class Printer:
                 more = item()
                 if more:
                     stack.extend(reversed(more))
+
+    def _aside(self, node: Any) -> str:
+        """A name for an expression that nests too deeply for Python's parser, given above the statement."""
+        saved, self.parens = self.parens, 0
+        text = self.text_of([(node, 0)])
+        self.parens = saved
+        name = self.names.define(object(), "part", outermost=self.slot is None)
+        self.before(f"{name} = {self.T}.meta_var({text})")
+        return name
 
     def _mark_end(self, start: int) -> Callable[[], None]:
         def end() -> None:
@@ -455,6 +474,7 @@ def to_repr(node: Any) -> str:
     """Short text for any node, for people and debuggers: an expression or statement as script. Never raises."""
     try:
         p = Printer()
+        p.max_parens = sys.maxsize
         text = _print(p, node)
         p.prelude.clear()
         return p.finish() if not _is_top(node) else text

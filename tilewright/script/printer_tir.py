@@ -99,10 +99,8 @@ def print_if(p: Printer, s: Any, prec: int) -> list[Item]:
 
 def _elif(p: Printer, s: Any) -> list[Item]:
     """`elif`: declarations that its condition needs would have to stand above the whole `if`; then it is an `else: if`."""
-    slot = p.slot
     items: list[Item] = [(s, 0)]
-    del slot
-    if any(True for _ in names_in([s.condition], E.Let)):
+    if any(True for _ in names_in([s.condition], E.Let)) or _is_deep(p, s.condition):
         return [LINE, "else:", *p.suite(items)]
     head: list[Item] = [LINE, "elif ", (s.condition, 0), ":", *p.suite(s.then_case)]
     if s.else_case is None:
@@ -110,6 +108,13 @@ def _elif(p: Printer, s: Any) -> list[Item]:
     if isinstance(s.else_case, tir.IfThenElse):
         return [*head, lambda: _elif(p, s.else_case)]
     return [*head, LINE, "else:", *p.suite(s.else_case)]
+
+
+def _is_deep(p: Printer, condition: Any) -> bool:
+    """Would parts of the condition need lines of their own?"""
+    return (
+        isinstance(condition, (E.And, E.Or, E.CmpOp, E.Call)) and sum(1 for _ in names_in([condition], E.PrimExpr)) > 60
+    )
 
 
 @handler(tir.While)
