@@ -175,8 +175,8 @@ def _known(want: Dim, dims: Mapping[str, tuple[int, str]]) -> tuple[int, str] | 
 def converter(args: Sequence[Any]) -> Callable[[Any], Any] | None:
     """What makes the caller's kind of array out of a result: None where the results are it already.
 
-    The FFI returns torch tensors where it was given some. NDArrays among the arguments keep results NDArrays; else other
-    libraries' arrays (by the array API's `__array_namespace__`) make theirs; else results become numpy arrays.
+    Torch tensors among the arguments make the results torch tensors (mostly the FFI does that itself). NDArrays among the
+    arguments keep results NDArrays; else other libraries' arrays (by the array API's `__array_namespace__`) make theirs; else results become numpy arrays.
     """
     if not args or (type(args[0]) is np.ndarray and all(type(a) is np.ndarray for a in args)):
         return _numpy
@@ -185,7 +185,7 @@ def converter(args: Sequence[Any]) -> Callable[[Any], Any] | None:
     tensor: Any = ffi.Tensor
     torch: Any = sys.modules.get("torch")
     if torch is not None and any(isinstance(a, torch.Tensor) for a in args):
-        return None if all(isinstance(a, torch.Tensor) or not hasattr(a, "__dlpack__") for a in args) else _torch
+        return _torch
     if any(isinstance(a, tensor) for a in args):
         return None
     for a in args:
