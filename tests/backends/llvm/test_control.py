@@ -292,6 +292,19 @@ def test_packed_call_of_unknown_function():
         run_kernel(func([], call))
 
 
+def test_long_chains_of_lets_and_constants():
+    a, total = buf("a", "int64", 1), E.const(0, "int64")
+    names = [Var(f"v{i}", "int64") for i in range(3000)]
+    body = T.BufferStore(a, names[-1], (const(0),))
+    for i in reversed(range(3000)):
+        body = T.LetStmt(names[i], (names[i - 1] if i else total) + 1, body)
+    for i in range(500):
+        body = T.AllocateConst(E.pointer_var("k", "float32"), "float32", (const(4),), np.zeros(4, "f4"), body)
+    x = np.zeros(1, "i8")
+    run_kernel(func([a], body), x)
+    assert x[0] == 3000
+
+
 def test_an_index_read_from_memory_is_read_again():
     a, b = buf("a", "int32", 4), buf("b", "int32", 4)
     index = b[const(0)] + 1

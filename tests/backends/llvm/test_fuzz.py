@@ -112,11 +112,36 @@ class Maker:
         index = self.index(2, lanes)
         return T.BufferStore(b, value, (index,))
 
+    def parallel(self):
+        """A parallel loop whose iterations write one element each, of a buffer that none of them reads."""
+        v = Var(f"p{len(self.vars)}", self.itype)
+        target = T.decl_buffer([N], "int32", "out")
+        self.vars.append(v)
+        value = E.cast(self.num(3, 1), "int32")
+        self.vars.pop()
+        annotations = {"grain": self.r.choice([1, 3])} if self.r.random() < 0.5 else {}
+        low = self.r.choice([0, 2])
+        loop = T.For(
+            v, const(low, self.itype), E.FloorMod(self.num(1, 1), const(20, self.itype)), T.ForKind.PARALLEL,
+            T.BufferStore(target, value, (v,)), annotations=annotations,
+        )  # fmt: skip
+        z = Var("z", self.itype)
+        clear = T.For(
+            z, const(0, self.itype), const(N, self.itype), T.ForKind.SERIAL, T.BufferStore(target, const(0), (z,))
+        )
+        back = T.For(
+            z, const(0, self.itype), const(N, self.itype), T.ForKind.SERIAL,
+            T.BufferStore(self.bufs[2], self.bufs[2][z] + target[z], (z,)),
+        )  # fmt: skip
+        return T.Allocate(target.data, "int32", (const(N),), const(True), T.seq(clear, loop, back))
+
     def stmt(self, depth):
         r = self.r
         if depth == 0:
             return self.store()
-        kind = r.choice(["for", "for", "if", "seq", "let", "store", "alloc"])
+        kind = r.choice(["for", "for", "if", "seq", "let", "store", "alloc", "parallel"])
+        if kind == "parallel":
+            return self.parallel()
         if kind == "for":
             v = Var(f"i{len(self.vars)}", self.itype)
             low = const(r.choice([0, 0, 2, -3]), self.itype)

@@ -44,15 +44,16 @@ class StmtWriter(ExprWriter):
         self.raw: set[E.Var] = set()
 
     def stmt(self, s: Any) -> None:
-        """Write a statement."""
-        handler = _STMT.get(type(s))
-        if handler is None:
-            raise unsupported(
-                "TW0602",
-                f"the LLVM emitter cannot write {type(s).__name__} (in {self.where})",
-                "functions must be in flat form: run lower_kernel first",
-            )
-        handler(self, s)
+        """Write a statement. Handlers give back a body that is left to write, so that long chains do not nest."""
+        while s is not None:
+            handler = _STMT.get(type(s))
+            if handler is None:
+                raise unsupported(
+                    "TW0602",
+                    f"the LLVM emitter cannot write {type(s).__name__} (in {self.where})",
+                    "functions must be in flat form: run lower_kernel first",
+                )
+            s = handler(self, s)
 
     def finish(self, header: str) -> str:
         """The text of the function: `header` is its `define` line without the brace."""
@@ -164,7 +165,7 @@ class StmtWriter(ExprWriter):
 
     # ---- memory
 
-    def allocate(self, s: T.Allocate) -> None:
+    def allocate(self, s: T.Allocate) -> T.Stmt | None:
         """Stack memory where it is small, else from the runtime."""
         size, scope = 1, getattr(s.buffer_var.type_annotation, "storage_scope", "global")
         constant = all(type(x) is E.IntImm for x in s.extents)
@@ -175,14 +176,14 @@ class StmtWriter(ExprWriter):
                 size *= x.value  # pyright: ignore[reportAttributeAccessIssue]
             if size * unit <= (_LOCAL_LIMIT if scope == "local" else _STACK_LIMIT):
                 self.env[s.buffer_var] = self.alloca(f"[{max(size, 1)} x {memory_type(s.dtype)}], align 64")
-                self.stmt(s.body)
-                return
+                return s.body
         count = self.scalar64(s.extents[0]) if s.extents else "1"
         for x in s.extents[1:]:
             count = self.op(f"mul i64 {count}, {self.scalar64(x)}")
         if unit != 1:
             count = str(int(count) * unit) if count[0] != "%" else self.op(f"mul i64 {count}, {unit}")
         self._heap(s, count)
+        return None
 
     def _heap(self, s: T.Allocate, size: str) -> None:
         pointer = self.inst(f"call noalias ptr {self.mod.declare('tw_alloc', 'noalias ptr (i64)')}(i64 {size})")
@@ -206,14 +207,14 @@ class StmtWriter(ExprWriter):
         self.cleanups += [f"{here}:", f"  {release}", f"  br label %{outer}"]
         self.fail = outer
 
-    def constant(self, s: T.AllocateConst) -> None:
+    def constant(self, s: T.AllocateConst) -> T.Stmt:
         """Constant memory is an external symbol that the linker binds."""
         name = f"{self.root}_const_{self.mod.counter(self.root)}"
         self.mod.constants.append((name, s.data))
         self.mod.globals.append(f"{symbol(name)} = external constant i8")
         self.env[s.buffer_var] = symbol(name)
         self.distinct.add(s.buffer_var)
-        self.stmt(s.body)
+        return s.body
 
     # ---- leaving
 
@@ -225,9 +226,10 @@ class StmtWriter(ExprWriter):
         self.start(self.label("dead"))
 
 
-def _seq(w: StmtWriter, s: T.SeqStmt) -> None:
-    for child in s.seq:
+def _seq(w: StmtWriter, s: T.SeqStmt) -> T.Stmt | None:
+    for child in s.seq[:-1]:
         w.stmt(child)
+    return s.seq[-1] if s.seq else None
 
 
 def _store(w: StmtWriter, s: T.BufferStore) -> None:
@@ -305,7 +307,7 @@ def _masked(w: StmtWriter, s: T.IfThenElse, condition: str) -> None:
     w.mask = outer
 
 
-def _let(w: StmtWriter, s: T.LetStmt) -> None:
+def _let(w: StmtWriter, s: T.LetStmt) -> T.Stmt:
     if s.var.dtype == "handle":
         # A pointer of unknown origin: nothing is known to be apart from it any more.
         w.distinct.clear()
@@ -314,10 +316,10 @@ def _let(w: StmtWriter, s: T.LetStmt) -> None:
     w.env[s.var] = w.expr(s.value)
     if s.var.dtype != "handle" and is_natural(w, s.value):
         w.natural.add(s.var)
-    w.stmt(s.body)
+    return s.body
 
 
-def _assert(w: StmtWriter, s: T.AssertStmt) -> None:
+def _assert(w: StmtWriter, s: T.AssertStmt) -> T.Stmt:
     condition = w.expr(s.condition)
     if condition != "true":
         good, bad = w.label("ok"), w.label("bad")
@@ -330,11 +332,11 @@ def _assert(w: StmtWriter, s: T.AssertStmt) -> None:
         else:
             w.raise_text("AssertionError", text)
         w.start(good)
-    w.stmt(s.body)
+    return s.body
 
 
-def _body(w: StmtWriter, s: Any) -> None:
-    w.stmt(s.body)
+def _body(w: StmtWriter, s: Any) -> T.Stmt:
+    return s.body
 
 
 def _evaluate(w: StmtWriter, s: T.Evaluate) -> None:
@@ -342,7 +344,7 @@ def _evaluate(w: StmtWriter, s: T.Evaluate) -> None:
         w.expr(s.value)
 
 
-_STMT: dict[type, Callable[[Any, Any], None]] = {
+_STMT: dict[type, Callable[[Any, Any], T.Stmt | None]] = {
     T.SeqStmt: _seq, T.BufferStore: _store, T.For: _for, T.While: _while, T.IfThenElse: _if, T.LetStmt: _let,
     T.AssertStmt: _assert, T.AttrStmt: _body, T.DeclBuffer: _body, T.Evaluate: _evaluate,
     T.Allocate: lambda w, s: w.allocate(s), T.AllocateConst: lambda w, s: w.constant(s),
