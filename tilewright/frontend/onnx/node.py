@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Union
 
@@ -42,6 +43,15 @@ class Unsupported(Exception):
     def __init__(self, code: str, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.code, self.hint = code, hint
+
+
+@cache
+def _takes(function: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
+    """How many operands a row takes at most, and the names of those it needs."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return 1 << 30, ("the first",)
+    return len(parameters), tuple(p.name for p in parameters if p.default is p.empty)
 
 
 class NodeContext:
@@ -126,15 +136,12 @@ class NodeContext:
 
     def check_operands(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
         """Raise TW0311 if a row cannot take this number of operands, or one is left out that it needs."""
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            return
-        needed = [p for p in parameters if p.default is p.empty]
-        if len(args) > len(parameters):
-            raise Unsupported("TW0311", f"it has {len(args)} operands and takes {len(parameters)} at most")
-        for i, p in enumerate(needed):
+        most, needed = _takes(function)
+        if len(args) > most:
+            raise Unsupported("TW0311", f"it has {len(args)} operands and takes {most} at most")
+        for i, name in enumerate(needed):
             if i >= len(args) or args[i] is None:
-                raise Unsupported("TW0311", f"operand {i} ({p.name}) is missing")
+                raise Unsupported("TW0311", f"operand {i} ({name}) is missing")
 
     def unsupported(self, message: str, hint: str | None = None) -> Unsupported:
         """The error to raise for a form of the operator that is not supported."""
@@ -372,7 +379,6 @@ def _scalar(value: Any, dtype: str | None) -> PrimExpr:
 
 def operator(name: str, attributes: dict[str, Any]) -> Op:
     """The operator object of a public name. Raises Unsupported where tilewright has none, or not this attribute."""
-    import_module("tilewright.ops")
     cls = OPS.get(name)
     if cls is None:
         raise Unsupported("TW0308", f"it needs the operator {name!r}, which tilewright does not have yet")

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from tilewright.frontend.onnx.reader import ModelSource, all_nodes
+from tilewright.relax.op import ONNX_OPS
 
 __all__ = ["Row", "accepted_opsets", "find_row", "onnx_op", "supported_operators", "unsupported_operators"]
 
@@ -65,7 +67,10 @@ def onnx_op(
     return enter
 
 
+@cache
 def _tables() -> None:
+    """Import all rows, and the operator classes."""
+    import_module("tilewright.ops")
     for table in _TABLES:
         import_module(f"tilewright.frontend.onnx.table.{table}")
 
@@ -81,9 +86,6 @@ def find_row(domain: str, op_type: str, opset: int) -> Row | None:
 
 def _one_to_one(op_type: str, opset: int) -> Row | None:
     """The row that an operator class stands for by its `onnx=`; the oldest entry serves older sets too."""
-    import_module("tilewright.ops")
-    from tilewright.relax.op import ONNX_OPS
-
     entries = sorted(ONNX_OPS.get(op_type, ()), key=lambda entry: entry[0])
     if not entries:
         return None
@@ -118,9 +120,6 @@ def accepted_opsets(op_type: str) -> str:
 def supported_operators() -> dict[str, int]:
     """Every operator of the default domain that can be imported, with the operator set from which on."""
     _tables()
-    import_module("tilewright.ops")
-    from tilewright.relax.op import ONNX_OPS
-
     found = {name: rows[0].since for (domain, name), rows in _ROWS.items() if domain == ""}
     for name in ONNX_OPS:
         found.setdefault(name, 1)

@@ -176,8 +176,10 @@ def batch_norm(n: NodeContext, x: Any, scale: Any, bias: Any, mean: Any, var: An
     n.only_output("mean", "var", "saved_mean", "saved_var")
     if n.attr("training_mode", 0) or not n.attr("spatial", 1):
         raise n.unsupported("training mode, or spatial=0, is not supported")
-    eps = n.scalar(n.attr("epsilon", 1e-5), var)
-    factor = n.op("divide", scale, n.op("sqrt", n.op("add", var, eps)))
+    epsilon = n.attr("epsilon", 1e-5)
+    if all(isinstance(p, n.Constant) and n.dtype(p) == n.dtype(x) for p in (scale, bias, mean, var)):
+        return n.item(n.op("nn.batch_norm", x, scale, bias, mean, var, axis=1, epsilon=epsilon), 0)
+    factor = n.op("divide", scale, n.op("sqrt", n.op("add", var, n.scalar(epsilon, var))))
     offset = n.op("subtract", bias, n.op("multiply", mean, factor))
     spatial = n.rank(x) - 2
     scaled = n.op("multiply", x, _channels(n, n.astype(factor, n.dtype(x)), spatial))
