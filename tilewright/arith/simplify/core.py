@@ -543,8 +543,9 @@ class Simplifier:
         if isinstance(e, ex.Call) and getattr(e.op, "name", "") == "tir.likely":
             self.assume(e.args[0])
             return
-        if isinstance(e, ex.Not) and type(e.a) in _OPPOSITE:
-            e = _OPPOSITE[type(e.a)](e.a.a, e.a.b)
+        inner: Any = e.a if isinstance(e, ex.Not) else None
+        if type(inner) in _OPPOSITE:
+            e = _OPPOSITE[type(inner)](inner.a, inner.b)
         self.known[expr_key(e)] = True
         self.known[expr_key(_negation(e))] = False
         if isinstance(e, ex.CmpOp) and not isinstance(e, (ex.And, ex.Or)) and e.a.dtype in _INDEX:
