@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from evaluate import evaluate
 
-from tilewright import tir
+from tilewright import arith, tir
 from tilewright.arith import expr as ex
 from tilewright.arith.analyzer import Analyzer, ConstIntBound, ModularSet, simplify
 from tilewright.arith.expr import Var, const
@@ -244,6 +244,8 @@ def test_linear_forms():
     assert coefficients == [3, -1]
     assert structural_equal(simplify(rest), K * 2 + 5)
     assert linear_form(I // 2 + J, [I]) is None
+    assert [e.value for e in arith.detect_linear_equation(I * 3 + 5, [I, J])] == [3, 0, 5]
+    assert arith.detect_linear_equation(I % 2, [I]) == []
     assert linear_form(I * J, [I]) is None
     assert difference(I * 2 + K + 3, K + I + I) == 3
     assert difference(I, J) is None
@@ -264,3 +266,11 @@ def test_it_is_quick(ana):
         ana.simplify(e)
         best = min(best, time.perf_counter() - start)
     assert best < 0.0006
+
+
+def test_public_names():
+    for names in arith._LAZY.values():
+        for name in names:
+            assert getattr(arith, name) is not None
+    with pytest.raises(AttributeError, match="nothing_here"):
+        arith.nothing_here

@@ -361,6 +361,18 @@ def test_thread_bound_loops_run_as_loops():
     assert x.tolist() == [5, 5, 5, 10, 11, 12]
 
 
+def test_backwards_shows_loops_that_are_not_parallel():
+    a = t.decl_buffer((5,), "int32", "a")
+    i = tir.Var("i", "int32")
+    shift = t.BufferStore(a, a[i], (i + 1,))
+    for kind, same in [(t.ForKind.PARALLEL, False), (t.ForKind.SERIAL, True)]:
+        x, y = np.arange(5, dtype="int32"), np.arange(5, dtype="int32")
+        f = func([a], loop(i, 4, shift, kind))
+        interpret(f, x)
+        interpret(f, y, backwards=True)
+        assert (x.tolist() == y.tolist()) == same
+
+
 def test_calls_between_functions_of_a_module():
     p = pointer_var("p", "float32")
     flat = t.decl_buffer((4,), "float32", "flat", data=p)

@@ -1,3 +1,44 @@
-"""Integer reasoning, and the scalar expressions it reasons about."""
+"""Integer reasoning, and the scalar expressions it reasons about. The reasoning is imported when it is first asked for."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tilewright.arith import expr
+
+if TYPE_CHECKING:
+    from tilewright.arith.analyzer import Analyzer, ConstIntBound, ModularSet
+    from tilewright.arith.int_set import (
+        IntervalSet,
+        IntSet,
+        estimate_region_lower_bound,
+        estimate_region_upper_bound,
+        eval_set,
+    )
+    from tilewright.arith.iter_map import (
+        IterMapResult,
+        IterMark,
+        IterSplitExpr,
+        IterSumExpr,
+        detect_iter_map,
+        inverse_affine_iter_map,
+        iter_map_simplify,
+        normalize_iter_map_to_expr,
+    )
+    from tilewright.arith.linear import detect_linear_equation, linear_form
+
+_LAZY = {
+    "analyzer": ("Analyzer", "ConstIntBound", "ModularSet"),
+    "int_set": ("IntSet", "IntervalSet", "estimate_region_lower_bound", "estimate_region_upper_bound", "eval_set"),
+    "iter_map": (
+        "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map", "inverse_affine_iter_map",
+        "iter_map_simplify", "normalize_iter_map_to_expr",
+    ),
+    "linear": ("detect_linear_equation", "linear_form"),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LAZY.items():
+        if name in names:
+            return getattr(import_module(f"tilewright.arith.{module}"), name)
+    raise AttributeError(f"module 'tilewright.arith' has no attribute {name!r}")

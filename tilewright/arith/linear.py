@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tilewright.arith.expr import Add, Cast, IntImm, Mul, PrimExpr, Sub, Var
 from tilewright.ir.node import INFO, Node
 
-__all__ = ["Linear", "difference", "expr_key", "linear", "linear_form"]
+__all__ = ["Linear", "detect_linear_equation", "difference", "expr_key", "linear", "linear_form"]
 
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
@@ -94,6 +94,14 @@ def linear_form(e: PrimExpr, variables: Sequence[Var]) -> tuple[list[int], PrimE
         else:
             rest = atom * c + rest
     return coefficients, rest
+
+
+def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr]:
+    """[coefficient of each variable ..., rest] of a linear expression; an empty list where it is not linear."""
+    found = linear_form(expr, var_list)
+    if found is None:
+        return []
+    return [*(IntImm(expr.dtype, c) for c in found[0]), found[1]]
 
 
 def _mentions(e: PrimExpr, wanted: set[Var]) -> bool:

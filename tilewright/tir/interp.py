@@ -24,7 +24,7 @@ from tilewright.tir.ir import PrimFunc
 
 __all__ = ["interpret", "interpreter_source"]
 
-_CACHE: OrderedDict[PrimFunc, Callable[..., Any]] = OrderedDict()
+_CACHE: OrderedDict[tuple[PrimFunc, bool], Callable[..., Any]] = OrderedDict()
 _LIMIT = 128
 
 
@@ -33,11 +33,13 @@ def interpret(
     *args: Any,
     name: str | None = None,
     externs: Mapping[str, Callable[..., Any]] | None = None,
+    backwards: bool = False,
 ) -> Any:
     """Run a function on numpy arrays (written in place) and numbers; gives what `tir.ret` returned, else None.
 
     Of a module, `name` picks the function (by default the only PrimFunc, or `main`). `externs` gives Python functions for
-    the names that `call_extern` and `call_packed` use; pointers arrive there as flat arrays, buffers as arrays. Raises
+    the names that `call_extern` and `call_packed` use; pointers arrive there as flat arrays, buffers as arrays.
+    `backwards` runs parallel, vectorized and thread-bound loops from the end: what then differs was not parallel. Raises
     TypeError or ValueError for arguments that do not fit, IndexError for an access out of bounds, what AssertStmt and
     tw_raise say, and CompileError TW0950 for what cannot be run.
     """
@@ -45,7 +47,7 @@ def interpret(
     if module is not None:
         func = _pick(module, name)
     assert isinstance(func, PrimFunc)
-    run = _compiled(func, module, externs or {})
+    run = _compiled(func, module, externs or {}, backwards)
     if len(args) != len(func.params):
         raise TypeError(f"{_label(func)} takes {len(func.params)} arguments, got {len(args)}")
     with np.errstate(all="ignore"):
@@ -77,11 +79,13 @@ def _pick(module: IRModule, name: str | None) -> PrimFunc:
     return found
 
 
-def _compiled(func: PrimFunc, module: IRModule | None, externs: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+def _compiled(
+    func: PrimFunc, module: IRModule | None, externs: Mapping[str, Callable[..., Any]], backwards: bool
+) -> Callable[..., Any]:
     """The Python function for a PrimFunc; cached where it cannot call others."""
-    found = _CACHE.get(func)
+    found = _CACHE.get((func, backwards))
     if found is not None:
-        _CACHE.move_to_end(func)
+        _CACHE.move_to_end((func, backwards))
         return found
     used: list[GlobalVar] = []
 
@@ -94,16 +98,16 @@ def _compiled(func: PrimFunc, module: IRModule | None, externs: Mapping[str, Cal
 
         def call(*args: Any) -> Any:
             assert module is not None
-            out = interpret(module, *args, name=v.name_hint, externs=externs)
+            out = interpret(module, *args, name=v.name_hint, externs=externs, backwards=backwards)
             return 0 if out is None else out
 
         return call
 
-    source, names = generate(func, _label(func), resolve)
+    source, names = generate(func, _label(func), resolve, backwards)
     exec(compile(source, f"<interpreted {_label(func)}>", "exec"), names)
     run = names["run"]
     if not used:
-        _CACHE[func] = run
+        _CACHE[func, backwards] = run
         if len(_CACHE) > _LIMIT:
             _CACHE.popitem(last=False)
     return run

@@ -32,9 +32,13 @@ _CMP: dict[type, str] = {ex.EQ: "==", ex.NE: "!=", ex.LT: "<", ex.LE: "<=", ex.G
 _DEPTH = 14  # Python allows 20 nested blocks
 
 
-def generate(func: t.PrimFunc, name: str, resolve: Callable[[GlobalVar], Any]) -> tuple[str, dict[str, Any]]:
-    """The source of a Python function `run(*params)` and the names it uses. `resolve` gives a callee of the module."""
+def generate(
+    func: t.PrimFunc, name: str, resolve: Callable[[GlobalVar], Any], backwards: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """The source of a Python function `run(*params)` and the names it uses. `resolve` gives a callee of the module;
+    `backwards` runs the loops that may run in any order from the end."""
     g = _Source(name, resolve)
+    g.backwards = backwards
     g.function(func)
     return "\n".join(g.lines) + "\n", g.names_space
 
@@ -52,6 +56,7 @@ class _Source:
         self.declared: set[Any] = set()
         self.mask: str | None = None
         self.counter = 0
+        self.backwards = False
         self.undeclared: dict[Var, list[t.Buffer]] = {}
 
     # ---- lines and names -------------------------------------------------------------------------------------------------
@@ -260,7 +265,10 @@ class _Source:
             extent, _, extent_max = self.expr(inner.extent)
             v = inner.loop_var
             bounds = f"{extent}" if low == "0" else f"{low}, {low} + {extent}"
-            loops.append((self.name_of(v), f"range({bounds})"))
+            text = f"range({bounds})"
+            if self.backwards and inner.kind not in (t.ForKind.SERIAL, t.ForKind.UNROLLED):
+                text += "[::-1]"
+            loops.append((self.name_of(v), text))
             self.ranges[v] = (low_min, min(low_max + max(extent_max - 1, 0), dt.max_value(v.dtype)))
             self.declared.add(v)
             inner = inner.body

@@ -1,0 +1,233 @@
+"""Simplify a function: index arithmetic, conditions, sides of branches that cannot be taken.
+
+    for i in range(16): A[(i*4 + 3) // 4]            ->   A[i]
+    if i < 16: body                                  ->   body
+    if_then_else(i + 1 >= 1, A[i], 0.0)              ->   A[i]
+
+Index arithmetic (what contains no load and no call) is taken not to overflow, and simplified by the analyzer, which knows
+loop ranges, block domains and the conditions around. Arithmetic on data may wrap and is left as it is, except for the
+indices and conditions inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.arith import expr as ex
+from tilewright.arith.analyzer import Analyzer
+from tilewright.arith.expr import IntImm, PrimExpr, Var
+from tilewright.ir.node import children, map_children, replace
+from tilewright.ir.passes import pass_
+from tilewright.tir import ir as t
+
+__all__ = ["Simplify", "simplify", "simplify_func"]
+
+_TRUE = IntImm("bool", 1)
+_NOTHING = t.Evaluate(IntImm("int32", 0))
+
+
+def simplify_func(f: t.PrimFunc, analyzer: Analyzer | None = None) -> t.PrimFunc:
+    """The function, simplified; the same object when nothing changes."""
+    run = _Simplify(analyzer or Analyzer())
+    for b in f.buffer_map.values():
+        for n in b.shape:
+            if isinstance(n, Var):
+                run.ana.mark_global_non_neg_value(n)
+    body = run.stmt(f.body)
+    return f if body is f.body else replace(f, body=body)
+
+
+@pass_(name="Simplify")
+def simplify(f: t.PrimFunc, ctx: Any) -> t.PrimFunc:
+    """Simplify index arithmetic, conditions and branches (`simplify_func`)."""
+    del ctx
+    return simplify_func(f)
+
+
+def Simplify() -> Any:
+    """The pass `simplify`."""
+    return simplify
+
+
+def _is_index(e: Any) -> bool:
+    """Is the expression free of loads and calls, so that its integers are index arithmetic?"""
+    if isinstance(e, (t.BufferLoad, t.ProducerLoad)):
+        return False
+    if isinstance(e, ex.Call) and getattr(e.op, "name", "") not in ("tir.likely", "tir.if_then_else"):
+        return False
+    return all(_is_index(c) for c in children(e) if isinstance(c, PrimExpr) and not isinstance(c, (Var, IntImm)))
+
+
+class _Simplify:
+    def __init__(self, ana: Analyzer) -> None:
+        self.ana = ana
+        self.s = ana._s
+
+    # ---- expressions ----
+
+    def expr(self, e: Any) -> Any:
+        """A value: index arithmetic goes to the analyzer, the rest is searched for it."""
+        if isinstance(e, (Var, IntImm, ex.FloatImm, ex.StringImm)):
+            return self.s.values.get(e, e) if isinstance(e, Var) else e
+        if _is_index(e):
+            return self.ana.simplify(e)
+        if isinstance(e, ex.Select) or (isinstance(e, ex.Call) and getattr(e.op, "name", "") == "tir.if_then_else"):
+            return self.choice(e)
+        if isinstance(e, (ex.And, ex.Or, ex.Not)):
+            return self.logic(e)
+        return map_children(e, self.child)
+
+    def child(self, c: Any) -> Any:
+        if isinstance(c, PrimExpr):
+            return self.expr(c)
+        return c if c.identity else map_children(c, self.child)
+
+    def choice(self, e: Any) -> PrimExpr:
+        """A Select or if_then_else: the sides simplified under the condition."""
+        call = isinstance(e, ex.Call)
+        c, yes, no = e.args if call else (e.condition, e.true_value, e.false_value)
+        new = self.expr(c)
+        if isinstance(new, IntImm):
+            return self.expr(yes if new.value else no)
+        if new.dtype != "bool" or not _is_index(new):
+            a, b = self.expr(yes), self.expr(no)
+        else:
+            a = self.s.under(new, lambda: self.expr(yes))
+            b = self.s.under(ex.Not(new), lambda: self.expr(no))
+        if new is c and a is yes and b is no:
+            return e
+        return ex.Call(e.dtype, e.op, (new, a, b)) if call else ex.Select(new, a, b)
+
+    def logic(self, e: Any) -> PrimExpr:
+        """And, Or, Not with loads somewhere inside."""
+        if isinstance(e, ex.Not):
+            a = self.expr(e.a)
+            return e if a is e.a else ex.logical_not(a) if "x" not in a.dtype else ex.Not(a)
+        a, b = self.expr(e.a), self.expr(e.b)
+        if a is e.a and b is e.b:
+            return e
+        if "x" in e.dtype:
+            return type(e)(a, b)
+        return ex.logical_and(a, b) if isinstance(e, ex.And) else ex.logical_or(a, b)
+
+    def range(self, r: t.Range) -> t.Range:
+        low, extent = self.expr(r.min), self.expr(r.extent)
+        return r if low is r.min and extent is r.extent else t.Range(low, extent)
+
+    def region(self, r: t.BufferRegion) -> t.BufferRegion:
+        new = tuple(self.range(x) for x in r.region)
+        return r if all(a is b for a, b in zip(new, r.region, strict=True)) else t.BufferRegion(r.buffer, new)
+
+    # ---- statements ----
+
+    def stmt(self, s: t.Stmt) -> t.Stmt:
+        method: Callable[[Any], t.Stmt] | None = getattr(self, "s_" + type(s).__name__, None)
+        return method(s) if method is not None else map_children(s, self.any)
+
+    def any(self, n: Any) -> Any:
+        if isinstance(n, t.Stmt):
+            return self.stmt(n)
+        return self.expr(n) if isinstance(n, PrimExpr) else n
+
+    def within(self, ranges: list[tuple[Var, t.Range]], work: Callable[[], Any]) -> Any:
+        """What `work` gives while variables have these ranges."""
+        saved = self.s.enter(_TRUE)
+        try:
+            for v, r in ranges:
+                self.ana.bind(v, r)
+            return work()
+        finally:
+            for v, _ in ranges:
+                self.s.values.pop(v, None)
+            self.s.leave(saved)
+
+    def s_SeqStmt(self, s: t.SeqStmt) -> t.Stmt:
+        new = [self.stmt(x) for x in s.seq]
+        if all(a is b for a, b in zip(new, s.seq, strict=True)):
+            return s
+        kept = [x for x in new if x is not _NOTHING]
+        return t.seq(*kept) if kept else _NOTHING
+
+    def s_For(self, s: t.For) -> t.Stmt:
+        low, extent = self.expr(s.min), self.expr(s.extent)
+        if isinstance(extent, IntImm) and extent.value <= 0:
+            return _NOTHING
+        body = self.within([(s.loop_var, t.Range(low, extent))], lambda: self.stmt(s.body))
+        if body is _NOTHING:
+            return _NOTHING
+        if low is s.min and extent is s.extent and body is s.body:
+            return s
+        return replace(s, min=low, extent=extent, body=body)
+
+    def s_IfThenElse(self, s: t.IfThenElse) -> t.Stmt:
+        c = self.expr(s.condition)
+        other = s.else_case
+        if isinstance(c, IntImm):
+            return self.stmt(s.then_case) if c.value else _NOTHING if other is None else self.stmt(other)
+        if _is_index(c):
+            yes = self.s.under(c, lambda: self.stmt(s.then_case))
+            no = None if other is None else self.s.under(ex.Not(c), lambda: self.stmt(other))
+        else:
+            yes, no = self.stmt(s.then_case), None if other is None else self.stmt(other)
+        no = None if no is _NOTHING else no
+        if yes is _NOTHING and no is None:
+            return _NOTHING
+        return s if c is s.condition and yes is s.then_case and no is other else t.IfThenElse(c, yes, no)
+
+    def s_AssertStmt(self, s: t.AssertStmt) -> t.Stmt:
+        c = self.expr(s.condition)
+        if isinstance(c, IntImm) and c.value:
+            return self.stmt(s.body)
+        body = self.s.under(c, lambda: self.stmt(s.body)) if _is_index(c) else self.stmt(s.body)
+        return s if c is s.condition and body is s.body else replace(s, condition=c, body=body)
+
+    def s_LetStmt(self, s: t.LetStmt) -> t.Stmt:
+        value = self.expr(s.value)
+        if isinstance(value, (IntImm, ex.FloatImm)):
+            self.s.values[s.var] = value
+            self.s.forget()
+            body = self.stmt(s.body)
+            del self.s.values[s.var]
+            self.s.forget()
+            return body
+        body = self.stmt(s.body)
+        return s if value is s.value and body is s.body else replace(s, value=value, body=body)
+
+    def s_While(self, s: t.While) -> t.Stmt:
+        c = self.expr(s.condition)
+        if isinstance(c, IntImm) and not c.value:
+            return _NOTHING
+        body = self.stmt(s.body)
+        return s if c is s.condition and body is s.body else t.While(c, body)
+
+    def s_BlockRealize(self, s: t.BlockRealize) -> t.Stmt:
+        predicate = self.expr(s.predicate)
+        if isinstance(predicate, IntImm) and not predicate.value:
+            return _NOTHING
+        values = tuple(self.expr(v) for v in s.iter_values)
+        block = self.block(s.block)
+        same = all(a is b for a, b in zip(values, s.iter_values, strict=True))
+        if same and predicate is s.predicate and block is s.block:
+            return s
+        return t.BlockRealize(values, predicate, block)
+
+    def block(self, b: t.Block) -> t.Block:
+        """A block: its iterators have their domains. A unit iterator stays a variable, so that accesses keep their shape."""
+        domains = [
+            (iv.var, iv.dom)
+            for iv in b.iter_vars
+            if iv.dom is not None and not (isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value == 1)
+        ]
+
+        def inside() -> t.Block:
+            reads = tuple(self.region(r) for r in b.reads)
+            writes = tuple(self.region(r) for r in b.writes)
+            body = self.stmt(b.body)
+            init = None if b.init is None else self.stmt(b.init)
+            same = all(x is y for x, y in zip((*reads, *writes), (*b.reads, *b.writes), strict=True))
+            return b if same and body is b.body and init is b.init else replace(
+                b, reads=reads, writes=writes, body=body, init=init
+            )  # fmt: skip
+
+        return self.within(domains, inside)
