@@ -19,6 +19,7 @@ from tilewright.relax.transform.layout import layout_pass, pack_conv_weight, vec
 from tilewright.relax.transform.pack_weights import pack_matmul_weight, pack_weights_pass
 from tilewright.relax.transform.raise_norms import raise_norms
 from tilewright.relax.transform.simplify_views import simplify_views
+from tilewright.relax.transform.split_columns import sink_into_concat, split_columns
 
 
 def run(mod, *passes):
@@ -251,6 +252,43 @@ def test_layer_norm_is_recognised(square):
     new = run(mod, raise_norms)
     assert names(new) == ["nn.layer_norm"]
     same(mod, new, array(0, 3, 5, 8))
+
+
+@pytest.mark.parametrize("cut", ["strided_slice", "split"])
+def test_products_that_are_cut(cut):
+    n = symbol("n")
+    x = tensor("x", n, 8)
+
+    def build(bb):
+        y = bb.emit(op("add", op("matmul", x, weights(0, 8, 48)), weights(1, 48)))
+        if cut == "split":
+            t = bb.emit(op("split", y, indices_or_sections=3, axis=1))
+            a, b, c = (R.TupleGetItem(t, i) for i in range(3))
+        else:
+            a, b, c = (op("strided_slice", y, (16 * i,), (16 * i + 16,), axes=(-1,)) for i in range(3))
+        return op("add", op("multiply", a, b), c)
+
+    mod = function([x], build)
+    new = run(mod, split_columns)
+    assert cut not in names(new)
+    assert names(new).count("matmul") == 3
+    same(mod, new, array(0, 3, 8))
+
+
+def test_grouped_convolution():
+    x = tensor("x", 1, 16, 5, 4)
+
+    def build(bb):
+        y = bb.emit(op("nn.conv2d", x, weights(0, 36, 8, 1, 1), groups=2))
+        y = bb.emit(op("nn.relu", op("add", y, weights(1, 36, 1, 1))))
+        return op("mean", y, axis=(2, 3))
+
+    mod = function([x], build)
+    new = run(mod, canonicalise_bindings, layout_pass(), sink_into_concat)
+    assert names(new)[1:] == ["strided_slice", "nn.conv2d", "strided_slice", "nn.conv2d"] + 2 * ["add"] + 2 * ["nn.relu"] + [
+        "concat", "mean",
+    ]  # fmt: skip
+    same(mod, new, array(0, 1, 16, 5, 4))
 
 
 def test_constants_of_shapes():

@@ -45,6 +45,9 @@ Perm = tuple[int, ...]
 LAST: Perm = (0, 2, 3, 1)
 """NCHW to NHWC: axis i of the version is axis LAST[i] of the value."""
 
+_MAX_GROUPS = 8
+"""A convolution of more groups is not taken apart."""
+
 
 def vector_block(target: Any) -> int:
     """Output channels in one block of packed weights: two vectors of float32."""
@@ -247,15 +250,33 @@ class _Layout(GraphMutator):
         if not dt.is_float(str(weight.data.dtype)) or op.out_dtype not in ("", str(weight.data.dtype)):
             return None
         o, i = weight.data.shape[:2]
-        if op.groups > 1 and i == 1:
+        if op.groups > 1 and i > 1:
+            return self.grouped(e, weight.data, name)
+        if op.groups > 1:
             kernel, layout = np.ascontiguousarray(weight.data.transpose(2, 3, 1, 0)), "HWIO"
-        elif op.groups > 1 and (o // op.groups) % self.block_size:
-            return None  # blocks of output channels would mix groups
         else:
             kernel, layout = pack_conv_weight(weight.data, self.block_size), f"OHWI{self.block_size}o"
         new = with_fields(op, data_layout="NHWC", kernel_layout=layout, out_layout="", channels=o)
         data = self.version(e.args[0], LAST)
         return Versions(None, {LAST: self.bb.emit(Call(new, (data, Constant(kernel))), name)})
+
+    def grouped(self, e: Call, weight: Any, name: str) -> Versions | None:
+        """A convolution of a few large groups: one of each group's channels, and the results put together."""
+        op: Any = e.op
+        o, i = weight.shape[:2]
+        count, per = op.groups, o // op.groups
+        if count > _MAX_GROUPS or per < self.block_size // 2:
+            return None
+        layout = f"OHWI{self.block_size}o"
+        new = with_fields(op, data_layout="NHWC", kernel_layout=layout, out_layout="", groups=1, channels=per)
+        data = self.version(e.args[0], LAST)
+        parts: list[Any] = []
+        for g in range(count):
+            bounds = ShapeExpr((g * i,)), ShapeExpr((g * i + i,))
+            piece = self.bb.emit(Call(_make("strided_slice", axes=(3,)), (data, *bounds)))
+            kernel = pack_conv_weight(weight[g * per : (g + 1) * per], self.block_size)
+            parts.append(self.bb.emit(Call(new, (piece, Constant(kernel)))))
+        return Versions(None, {LAST: self.bb.emit(Call(_make("concat", axis=3), (make_tuple(parts),)), name)})
 
 
 Made = Any  # Versions, or (call, permutation of its result), or None

@@ -18,6 +18,7 @@ from tilewright.relax.transform.normalise import normalise
 from tilewright.relax.transform.pack_weights import pack_weights_pass
 from tilewright.relax.transform.raise_norms import raise_norms
 from tilewright.relax.transform.simplify_views import simplify_views
+from tilewright.relax.transform.split_columns import sink_into_concat, split_columns
 
 __all__ = ["graph_pipeline"]
 
@@ -35,7 +36,11 @@ def graph_pipeline(target: Any = None) -> list[Pass]:
         dead_code,
         fold_scale,
         dead_code,
+        split_columns,
+        canonicalise_bindings,
+        dead_code,
         layout_pass(target),
+        sink_into_concat,
         pack_weights_pass(target),
         simplify_views,
         canonicalise_bindings,
