@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontend.onnx_tools import Const, assert_same, expected, imported, one_node
+from tests.frontend.onnx_tools import Const, assert_same, compiled, expected, imported, one_node
 
 RNG = np.random.default_rng(7)
 
@@ -286,3 +286,10 @@ def test_operator(op: str, operands: Any, attributes: Any, more: Any, tol: float
     """The imported graph means what onnxruntime computes."""
     model, feeds = one_node(op, operands, attributes, **more)
     assert_same(imported(model, feeds), expected(model, feeds), tol)
+
+
+@pytest.mark.parametrize("op,operands,attributes,more,tol", CASES)
+def test_operator_compiled(op: str, operands: Any, attributes: Any, more: Any, tol: float) -> None:
+    """Native code gives what onnxruntime computes."""
+    model, feeds = one_node(op, operands, attributes, **more)
+    assert_same(compiled(model, feeds), expected(model, feeds), tol)
