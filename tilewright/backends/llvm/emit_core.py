@@ -220,6 +220,7 @@ class Writer:
         self.journal: list[str] = []
         self.epoch = 0
         self.epochs: dict[str, int] = {}
+        self.message_buffer = ""
 
     # ---- instructions
 
@@ -304,6 +305,12 @@ class Writer:
         self.epoch += 1
 
     # ---- small things every part needs
+
+    def buffer_for_messages(self) -> str:
+        """Stack memory for the text of an error, one for all places that raise: a packed function has hundreds."""
+        if not self.message_buffer:
+            self.message_buffer = self.alloca("[1024 x i8], align 16")
+        return self.message_buffer
 
     def alloca(self, text: str) -> str:
         """Stack memory, in the entry block."""

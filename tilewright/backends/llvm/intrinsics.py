@@ -276,7 +276,7 @@ def _ret(w: StmtWriter, e: E.Call) -> str:
 @intrinsic("tw_raise")
 def _raise(w: StmtWriter, e: E.Call) -> str:
     kind, text, *values = e.args
-    buffer = w.alloca("[1024 x i8], align 16")
+    buffer = w.buffer_for_messages()
     types: list[str] = []
     for v in values:
         if v.dtype == "handle":
