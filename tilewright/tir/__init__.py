@@ -44,7 +44,7 @@ from tilewright.arith.expr import (
     neg,
     sub,
 )  # fmt: skip
-from tilewright.tir import intrin
+from tilewright.tir import intrin, stmt_functor
 from tilewright.tir.build import *
 from tilewright.tir.build import abs, all, any, max, min, pow, round, sum
 from tilewright.tir.ir import (
