@@ -266,6 +266,13 @@ def _operands(cls: type[relax_op.Op]) -> tuple[list[str], bool]:
     return [p.name for p in params if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)], many
 
 
+def _is_graph(value: Any) -> bool:
+    """Is it, or does it hold, a value of the graph or a symbolic number?"""
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_graph, value))  # pyright: ignore[reportUnknownArgumentType]
+    return isinstance(value, (rx.Expr, E.PrimExpr))
+
+
 class OpFunction:
     """`R.<operator>`: builds a call of it."""
 
@@ -276,32 +283,44 @@ class OpFunction:
 
     def __call__(self, *args: Any, sinfo_args: Sequence[Any] = (), **kwargs: Any) -> rx.Call:
         names, many = _operands(self.cls)
-        attributes = [f.name for f in fields(self.cls)]
-        attrs: dict[str, Any] = {}
         if many:
-            operands: list[Any] = list(args)
+            operands, attrs = list(args), kwargs
         else:
-            operands = list(args[: len(names)])
-            extra = args[len(names) :]
-            if len(extra) > len(attributes):
-                raise TypeError(f"{self.cls.name} takes {len(names)} operands ({', '.join(names)}), got {len(args)}")
-            attrs = dict(zip(attributes, extra))
-            for name in names[len(operands) :]:
-                if name in kwargs and kwargs[name] is not None:
-                    operands.append(kwargs.pop(name))
-        for k, v in kwargs.items():
-            if k not in attributes:
-                known = [*attributes, *names]
-                hint = did_you_mean(k, known)
+            operands, attrs = self._split(names, args, kwargs)
+        known = [f.name for f in fields(self.cls)]
+        for k in attrs:
+            if k not in known:
+                hint = did_you_mean(k, [*known, *names])
+                has = ", ".join([*names, *(n for n in known if n not in names)]) or "none"
                 raise TypeError(
-                    f"{self.cls.name} has no attribute {k!r}; it has: {', '.join(known) or 'none'}"
-                    + (f" ({hint})" if hint else "")
+                    f"{self.cls.name} has no argument {k!r}; it has: {has}" + (f" ({hint})" if hint else "")
                 )
-            attrs[k] = v
-        while operands and operands[-1] is None:
-            operands.pop()
         op = self.cls(**{k: _frozen(v) for k, v in attrs.items()})
         return rx.Call(op, tuple(convert(a) for a in operands), tuple(_info(s) for s in sinfo_args))
+
+    def _split(self, names: list[str], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Operands and attributes. Where a name is both (a size that may be symbolic), plain Python data is the attribute."""
+        attributes = [f.name for f in fields(self.cls)]
+        order = [*names, *(a for a in attributes if a not in names)]
+        if len(args) > len(order):
+            raise TypeError(
+                f"{self.cls.name} takes at most {len(order)} arguments ({', '.join(order)}), got {len(args)}"
+            )
+        given = dict(zip(order, args))
+        twice = next((k for k in kwargs if k in given), None)
+        if twice:
+            raise TypeError(f"{self.cls.name} got {twice!r} twice")
+        given.update(kwargs)
+        operands: list[Any] = []
+        attrs: dict[str, Any] = {}
+        for k in sorted(given, key=lambda k: names.index(k) if k in names else len(names)):
+            v = given[k]
+            if k in names and not (k in attributes and not _is_graph(v)):
+                if v is not None:
+                    operands.append(v)
+            else:
+                attrs[k] = v
+        return operands, attrs
 
     def __repr__(self) -> str:
         return f"R.{self.cls.name}"
