@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import topi
-from tilewright.ops.common import check_dtype, fail, out, result_shape, rng, same_dtype, tensor
+from tilewright.ops.common import check_dtype, fail, member, out, result_shape, rng, same_dtype, tensor
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import PrimStructInfo, TensorStructInfo
 
@@ -117,8 +117,7 @@ def binary(
         "tensor": staticmethod(build),
     }
     label = "".join(part.title() for part in name.split("_"))
-    made: Any = type(Op)(label, (Binary,), body, name=name, onnx=onnx, torch=torch)
-    return dataclass(frozen=True)(made)
+    return member(label, Binary, body, name=name, onnx=onnx, torch=torch)
 
 
 def _divide(a: Any, b: Any) -> Any:

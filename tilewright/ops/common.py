@@ -7,6 +7,8 @@ TW0206 attribute, TW0207 axis, TW0208 kind of operand, TW0209 number of elements
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from types import new_class
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,7 +32,7 @@ from tilewright.support.diagnostics import CompileError
 
 __all__ = [
     "Dims", "as_int", "axes", "axis", "check_dtype", "check_rank", "dims_equal", "fail", "fields", "floats", "ints", "known",
-    "like", "numpy_dtype", "out", "pair_up", "prim_value", "result_shape", "rng", "same_dtype", "shape_operand", "show_dim",
+    "like", "member", "numpy_dtype", "out", "pair_up", "prim_value", "result_shape", "rng", "same_dtype", "shape_operand", "show_dim",
     "show_shape", "simplify_dim", "tensor",
 ]  # fmt: skip
 
@@ -208,6 +210,11 @@ def pair_up(values: Any, rank: int) -> tuple[int, ...]:
 def numpy_dtype(dtype: str) -> Any:
     """The numpy dtype of elements."""
     return dt.to_numpy(dtype)
+
+
+def member(label: str, base: type[Op], body: dict[str, Any], **options: Any) -> Any:
+    """A class of a family of operators: `base` with the attributes of `body`; `options` as `name=`, `onnx=`, `torch=`."""
+    return dataclass(frozen=True)(new_class(label, (base,), options, lambda namespace: namespace.update(body)))
 
 
 def rng(seed: int = 0) -> Any:

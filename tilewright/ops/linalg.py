@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -157,6 +157,7 @@ class Linear(Op, name="linear", torch="aten.linear.default"):
     """data @ weight.T (+ bias); the weight is [N, K]."""
 
     out_dtype: str = ""
+    composite: ClassVar[bool] = True
 
     def infer(self, data: Any, weight: Any, bias: Any = None) -> TensorStructInfo:
         known(self, weight, "the weight", (1, 2))

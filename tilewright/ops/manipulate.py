@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -398,6 +398,7 @@ class DepthToSpace(Op, name="nn.depth_to_space"):
 
     block_size: int = 2
     mode: str = "DCR"
+    composite: ClassVar[bool] = True
 
     def infer(self, x: Any) -> TensorStructInfo:
         n, c, h, w = known(self, x, "the operand (NCHW)", 4)
@@ -438,6 +439,7 @@ class SpaceToDepth(Op, name="nn.space_to_depth"):
     """Blocks of pixels (NCHW) as blocks of channels, the block outermost."""
 
     block_size: int = 2
+    composite: ClassVar[bool] = True
 
     def infer(self, x: Any) -> TensorStructInfo:
         n, c, h, w = known(self, x, "the operand (NCHW)", 4)

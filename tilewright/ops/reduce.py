@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import topi
-from tilewright.ops.common import axes, axis, check_dtype, known, out, rng, tensor
+from tilewright.ops.common import axes, axis, check_dtype, known, member, out, rng, tensor
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import TensorStructInfo
 
@@ -88,8 +88,7 @@ def reduction(
         "numpy": staticmethod(reference),
         "tensor": staticmethod(build),
     }
-    made: Any = type(Op)(name.title(), (Reduction,), body, name=name, torch=torch)
-    return dataclass(frozen=True)(made)
+    return member(name.title(), Reduction, body, name=name, torch=torch)
 
 
 def _std(x: Any, axis: Any, keepdims: bool) -> Any:

@@ -153,7 +153,7 @@ class TopK(Op, name="topk"):
     def infer(self, data: Any) -> Any:
         si = tensor(self, data)
         check_dtype(self, si.dtype, "fi", operand=data)
-        shape = list(known(self, data))
+        shape: list[Any] = list(known(self, data))
         a = axis(self, self.axis, len(shape))
         if self.ret_type not in ("both", "values", "indices"):
             fail(self, "TW0206", f"ret_type {self.ret_type!r} is not known", "use both, values or indices")
@@ -204,7 +204,9 @@ class ArgSort(Op, name="argsort"):
         return topi.topk(data, data.shape[self.axis], self.axis, self.descending, self.dtype)[1]
 
     def reference(self, data: Any) -> Any:
-        return np.argsort(_reversed(data) if self.descending else data, axis=self.axis, kind="stable").astype(self.dtype)
+        return np.argsort(_reversed(data) if self.descending else data, axis=self.axis, kind="stable").astype(
+            self.dtype
+        )
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import topi
-from tilewright.ops.common import check_dtype, like, prim_value, rng, tensor
+from tilewright.ops.common import check_dtype, like, member, prim_value, rng, tensor
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import TensorStructInfo
 
@@ -83,8 +83,7 @@ def unary(
         "tensor": staticmethod(build),
     }
     label = "".join(part.title() for part in name.rpartition(".")[2].split("_"))
-    made: Any = type(Op)(label, (Unary,), body, name=name, onnx=onnx, torch=torch)
-    return dataclass(frozen=True)(made)
+    return member(label, Unary, body, name=name, onnx=onnx, torch=torch)
 
 
 def _aten(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.arith.expr import PrimExpr, cast, const
 from tilewright.topi.loops import wrapped_index
-from tilewright.topi.util import axes_of
+from tilewright.topi.util import axes_of, number
 
 __all__ = ["arange", "eye", "gather", "gather_nd", "one_hot", "shape_tensor", "take"]
 
@@ -42,7 +42,7 @@ def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
 
 def gather_nd(data: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tensor:
     """Slices of `data` at the coordinates in the last dimension of `indices`; the first `batch_dims` run together."""
-    depth = int(indices.shape[-1])
+    depth = number(indices.shape[-1])
     outer = list(indices.shape[:-1])
     shape = [*outer, *data.shape[batch_dims + depth :]]
 

@@ -28,23 +28,23 @@ def matmul(
     out_dtype = out_dtype or a.dtype
     row = len(a.shape) == 1
     column = not packed_b and len(b.shape) == 1
-    sa = list(a.shape)
+    sa: list[Any] = list(a.shape)
     k_extent = sa[0] if row else sa[-2] if transpose_a else sa[-1]
     k = te.reduce_axis((0, k_extent), name="k")
     batch_a = [] if row else sa[:-2]
-    batch_b = [] if column or packed_b else list(b.shape[:-2])
+    batch_b = [] if column or packed_b else list(b.shape)[:-2]
     batch = broadcast_shape(batch_a, batch_b)
     rows = [] if row else [sa[-1] if transpose_a else sa[-2]]
     if packed_b:
         columns: list[Any] = [tir.convert(n)]
     else:
-        columns = [] if column else [b.shape[-2] if transpose_b else b.shape[-1]]
+        columns = [] if column else [list(b.shape)[-2] if transpose_b else b.shape[-1]]
 
     def body(*i: Any) -> PrimExpr:
         outer = i[: len(batch)]
         rest = list(i[len(batch) :])
-        m = rest.pop(0) if rows else None
-        j = rest.pop(0) if columns else None
+        m: Any = rest.pop(0) if rows else None
+        j: Any = rest.pop(0) if columns else None
         at_a = [k.var] if row else [*broadcast_index(outer, batch_a), *((k.var, m) if transpose_a else (m, k.var))]
         if packed_b:
             at_b: list[Any] = [j // packed_b, k.var, j % packed_b]

@@ -13,7 +13,7 @@ from tilewright import te, tir
 from tilewright.arith.expr import PrimExpr, Var, cast, const
 from tilewright.ir import dtype as dt
 from tilewright.tir.ir import Buffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
-from tilewright.topi.util import accumulator, axes_of
+from tilewright.topi.util import accumulator, axes_of, number
 
 __all__ = ["cumprod", "cumsum", "let", "nest", "scatter_elements", "scatter_nd", "topk"]
 
@@ -141,7 +141,7 @@ def scatter_elements(
 
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, reduction: str = "update") -> te.Tensor:
     """`data` with the slices `updates[i]` put at the places `indices[i]` (the last dimension: coordinates), in order."""
-    depth = int(indices.shape[-1])
+    depth = number(indices.shape[-1])
     combine = _COMBINE[reduction]
     outer = list(indices.shape[:-1])
 

@@ -14,7 +14,7 @@ from tilewright.ir import dtype as dt
 from tilewright.support.lazy import resolve
 
 __all__ = [
-    "accumulator", "as_int", "axes_of", "broadcast_index", "broadcast_shape", "combine", "dim", "grid", "is_one", "prod",
+    "accumulator", "as_int", "axes_of", "broadcast_index", "broadcast_shape", "combine", "dim", "grid", "is_one", "number", "prod",
     "ravel", "same", "simplify", "unravel",
 ]  # fmt: skip
 
@@ -32,6 +32,14 @@ def as_int(e: Any) -> int | None:
     if isinstance(e, int):
         return int(e)
     return e.value if isinstance(e, IntImm) else None
+
+
+def number(e: Any) -> int:
+    """The value of a dimension that has to be a number. Raises ValueError where it is a formula."""
+    value = as_int(e)
+    if value is None:
+        raise ValueError("this dimension has to be a number, not a formula")
+    return value
 
 
 def is_one(d: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import topi
-from tilewright.ops.common import as_int, axis, dims_equal, floats, known, rng
+from tilewright.ops.common import as_int, axis, dims_equal, floats, known, member, rng
 from tilewright.ops.unary import erf_of, unary
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import TensorStructInfo
@@ -101,8 +101,7 @@ def parametric(
         **defaults,
     }
     label = "".join(part.title() for part in name.rpartition(".")[2].split("_"))
-    made: Any = type(Op)(label, (Parametric,), body, name=name, onnx=onnx, torch=torch)
-    return dataclass(frozen=True)(made)
+    return member(label, Parametric, body, name=name, onnx=onnx, torch=torch)
 
 
 def _elu(x: Any, alpha: float) -> Any:

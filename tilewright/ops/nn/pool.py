@@ -94,7 +94,7 @@ class Pool(Op):
             shape[a] = size
         return out(shape, si.dtype)
 
-    def _geometry(self) -> tuple[Any, ...]:
+    def _geometry(self) -> tuple[Any, Any, Any, Any]:
         return self.pool_size, self.strides, self.padding, self.dilation
 
     def _reduce(self, values: list[Any], taps: int, included: int) -> Any:

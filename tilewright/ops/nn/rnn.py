@@ -29,6 +29,177 @@ from tilewright.topi.nn.rnn import ACTIVATIONS
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
+_NUMPY: dict[str, Callable[[Any], Any]] = {
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "hardsigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "affine": lambda x: x,
+}
+
+
+@dataclass(frozen=True)
+class Loop(Op):
+    """The family of recurrences over time: gates [T, B, G*H] (the inputs' part), recurrent weight [H, G*H], states [B, H].
+
+    Results: all outputs [T, B, H], then the last states [B, H].
+    """
+
+    reverse: bool = False
+    activations: Any = ()
+    clip: float = 0.0
+
+    count: ClassVar[int] = 1
+    states: ClassVar[int] = 1
+    default_activations: ClassVar[tuple[str, ...]] = ("tanh",)
+
+    def __post_init__(self) -> None:
+        names = tuple(str(a).lower() for a in self.activations) or self.default_activations
+        for a in names:
+            if a not in ACTIVATIONS:
+                fail(self, "TW0206", f"activation {a!r} is not known", f"use one of {', '.join(ACTIVATIONS)}")
+        if len(names) != len(self.default_activations):
+            fail(self, "TW0206", f"{len(names)} activations, needs {len(self.default_activations)}")
+        set_field(self, activations=names)
+
+    def _infer(self, gates: Any, recurrent: Any, states: list[Any]) -> TupleStructInfo:
+        si = floats(self, gates)
+        t, b, width = known(self, gates, "the gates [T, B, G*H]", 3)
+        h, columns = known(self, recurrent, "the recurrent weight [H, G*H]", 2)
+        dims_equal(self, width, columns, "the gates and the recurrent weight differ")
+        dims_equal(self, h * self.count, columns, "the recurrent weight is not [H, G*H]")
+        for s in states:
+            for have, want in zip(known(self, s, "a state [B, H]", 2), (b, h), strict=True):
+                dims_equal(self, have, want, "a state is not [B, H]")
+        return TupleStructInfo((out([t, b, h], si.dtype), *[out([b, h], si.dtype)] * self.states))
+
+    def _clipped(self, v: Any) -> Any:
+        return np.clip(v, -self.clip, self.clip) if self.clip > 0 else v
+
+    def _run(self, gates: Any, states: list[Any], step: Callable[..., list[Any]]) -> Any:
+        """`step(gates of one time, states) -> states` over time, in float64."""
+        t, b, _ = gates.shape
+        y = np.zeros((t, b, states[0].shape[-1]))
+        current = [s.astype(np.float64) for s in states]
+        for k in reversed(range(t)) if self.reverse else range(t):
+            current = step(gates[k].astype(np.float64), current)
+            y[k] = current[0]
+        return tuple(v.astype(gates.dtype) for v in (y, *current))
+
+
+def _loop_operands(gates: int, h: int) -> tuple[Any, ...]:
+    g = rng()
+    shapes = [(3, 2, gates * h), (h, gates * h), (2, h), (2, h), (3 * h,)]
+    return tuple(g.uniform(-1, 1, s).astype(np.float32) for s in shapes)
+
+
+@dataclass(frozen=True)
+class LstmLoop(Loop, name="nn.lstm_loop"):
+    """The recurrence of an LSTM; gates in the order input, output, forget, cell."""
+
+    input_forget: bool = False
+
+    count: ClassVar[int] = 4
+    states: ClassVar[int] = 2
+    default_activations: ClassVar[tuple[str, ...]] = ("sigmoid", "tanh", "tanh")
+
+    def infer(self, gates: Any, recurrent: Any, h0: Any, c0: Any, peephole: Any = None) -> TupleStructInfo:
+        if peephole is not None:
+            known(self, peephole, "the peephole weights [3*H]", 1)
+        return self._infer(gates, recurrent, [h0, c0])
+
+    def compute(self, gates: Any, recurrent: Any, h0: Any, c0: Any, peephole: Any = None) -> Any:
+        return list(
+            loops.lstm_loop(
+                gates, recurrent, h0, c0, peephole, self.reverse, self.activations, self.clip, self.input_forget
+            )
+        )
+
+    def reference(self, gates: Any, recurrent: Any, h0: Any, c0: Any, peephole: Any = None) -> Any:
+        f, g, k = (_NUMPY[a] for a in self.activations)
+        pi, po, pf = np.split(peephole, 3) if peephole is not None else (0.0, 0.0, 0.0)
+
+        def step(x: Any, states: list[Any]) -> list[Any]:
+            h, c = states
+            i, o, forget, cell = np.split(x + h @ recurrent, 4, axis=1)
+            i = f(self._clipped(i + pi * c))
+            forget = 1 - i if self.input_forget else f(self._clipped(forget + pf * c))
+            c = forget * c + i * g(self._clipped(cell))
+            return [f(self._clipped(o + po * c)) * k(c), c]
+
+        return self._run(gates, [h0, c0], step)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(), _loop_operands(4, 8)[:4]), Sample(cls(True, clip=0.5), _loop_operands(4, 3))]
+
+
+@dataclass(frozen=True)
+class GruLoop(Loop, name="nn.gru_loop"):
+    """The recurrence of a GRU; gates in the order update, reset, hidden; `bias` [H] is the state's, of the hidden gate."""
+
+    linear_before_reset: bool = False
+
+    count: ClassVar[int] = 3
+    default_activations: ClassVar[tuple[str, ...]] = ("sigmoid", "tanh")
+
+    def infer(self, gates: Any, recurrent: Any, h0: Any, bias: Any) -> TupleStructInfo:
+        known(self, bias, "the bias [H]", 1)
+        return self._infer(gates, recurrent, [h0])
+
+    def compute(self, gates: Any, recurrent: Any, h0: Any, bias: Any) -> Any:
+        return list(
+            loops.gru_loop(
+                gates, recurrent, h0, bias, self.reverse, self.activations, self.clip, self.linear_before_reset
+            )
+        )
+
+    def reference(self, gates: Any, recurrent: Any, h0: Any, bias: Any) -> Any:
+        f, g = (_NUMPY[a] for a in self.activations)
+        n = h0.shape[-1]
+
+        def step(x: Any, states: list[Any]) -> list[Any]:
+            (h,) = states
+            z, reset, hidden = np.split(x, 3, axis=1)
+            z = f(self._clipped(z + h @ recurrent[:, :n]))
+            reset = f(self._clipped(reset + h @ recurrent[:, n : 2 * n]))
+            if self.linear_before_reset:
+                hidden = hidden + reset * (h @ recurrent[:, 2 * n :] + bias)
+            else:
+                hidden = hidden + (reset * h) @ recurrent[:, 2 * n :] + bias
+            return [(1 - z) * g(self._clipped(hidden)) + z * h]
+
+        return self._run(gates, [h0], step)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        big, small = _loop_operands(3, 8), _loop_operands(3, 3)
+        return [
+            Sample(cls(), (*big[:3], big[4][:8])),
+            Sample(cls(True, clip=0.7, linear_before_reset=True), (*small[:3], small[4][:3])),
+        ]
+
+
+@dataclass(frozen=True)
+class RnnLoop(Loop, name="nn.rnn_loop"):
+    """The recurrence h = f(gates + h R)."""
+
+    def infer(self, gates: Any, recurrent: Any, h0: Any) -> TupleStructInfo:
+        return self._infer(gates, recurrent, [h0])
+
+    def compute(self, gates: Any, recurrent: Any, h0: Any) -> Any:
+        return list(loops.rnn_loop(gates, recurrent, h0, self.reverse, self.activations[0], self.clip))
+
+    def reference(self, gates: Any, recurrent: Any, h0: Any) -> Any:
+        f = _NUMPY[self.activations[0]]
+        return self._run(gates, [h0], lambda x, s: [f(self._clipped(x + s[0] @ recurrent))])
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(), _loop_operands(1, 8)[:3]), Sample(cls(True, ("relu",)), _loop_operands(1, 3)[:3])]
+
+
 @dataclass(frozen=True)
 class Recurrent(Op):
     """The family of recurrent layers.
@@ -43,6 +214,7 @@ class Recurrent(Op):
     clip: float = 0.0
 
     gates: ClassVar[int] = 1
+    composite: ClassVar[bool] = True
     states: ClassVar[int] = 1
     default_activations: ClassVar[tuple[str, ...]] = ("tanh",)
 
@@ -118,40 +290,23 @@ class Recurrent(Op):
             return b.emit(Zeros(tensor(self, data).dtype)((batch, self.hidden_size)))
         return self._row(b, state, d, len(self.directions))
 
-    def _loop(self, b: Any, kernel: Callable[..., Any], *args: Any) -> list[Any]:
-        call = b.emit(b.call_te(kernel, *args))
+    def _loop(self, b: Any, loop: Loop, *args: Any) -> list[Any]:
+        call = b.emit(loop(*args))
         return [b.emit(TupleGetItem(call, k)) for k in range(1 + self.states)]
 
     # ---- the meaning ----
 
-    def _steps(self, x: Any, w: Any, r: Any, bias: Any, states: list[Any], step: Callable[..., Any]) -> Any:
-        """Run `step(d, x W + Wb, R, Rb, states) -> states` over time in each direction."""
-        t, b, _ = x.shape
-        h, dirs = self.hidden_size, self.directions
-        y = np.zeros((t, len(dirs), b, h))
-        last: list[list[Any]] = []
-        for d, backwards in enumerate(dirs):
-            wb, rb = np.split(bias[d].astype(np.float64), 2) if bias is not None else (0.0, np.zeros(self.gates * h))
-            current = [np.zeros((b, h)) if s is None else s[d].astype(np.float64) for s in states]
-            for k in reversed(range(t)) if backwards else range(t):
-                current = step(d, x[k].astype(np.float64) @ w[d].T + wb, r[d].astype(np.float64), rb, current)
-                y[k, d] = current[0]
-            last.append(current)
-        finals = [np.stack([c[j] for c in last]) for j in range(self.states)]
-        return tuple(v.astype(x.dtype) for v in (y, *finals))
+    def _layers(self, x: Any, w: Any, bias: Any, direction: Callable[..., Any]) -> Any:
+        """`direction(d, x W + Wb, Rb)` of each direction, in float64, put together."""
+        parts: list[Any] = []
+        for d in range(len(self.directions)):
+            wb, rb = np.split(bias[d].astype(np.float64), 2) if bias is not None else (0.0, np.zeros(w.shape[1]))
+            parts.append(direction(d, x.astype(np.float64) @ w[d].astype(np.float64).T + wb, rb))
+        results = [np.stack([p[k] for p in parts], axis=1 if k == 0 else 0) for k in range(1 + self.states)]
+        return tuple(v.astype(x.dtype) for v in results)
 
-    def _clipped(self, v: Any) -> Any:
-        return np.clip(v, -self.clip, self.clip) if self.clip > 0 else v
-
-
-_NUMPY: dict[str, Callable[[Any], Any]] = {
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "tanh": np.tanh,
-    "relu": lambda x: np.maximum(x, 0),
-    "hardsigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
-    "softsign": lambda x: x / (1 + np.abs(x)),
-    "affine": lambda x: x,
-}
+    def _state(self, s: Any, x: Any, d: int) -> Any:
+        return np.zeros((x.shape[1], self.hidden_size)) if s is None else s[d].astype(np.float64)
 
 
 def _operands(gates: int, d: int, t: int, b: int, i: int, h: int) -> tuple[Any, ...]:
@@ -200,7 +355,7 @@ class Lstm(Recurrent, name="nn.lstm"):
         count, width = len(self.directions), 4 * self.hidden_size
         for d, backwards in enumerate(self.directions):
             w, r = self._row(b, weight, d, count), self._row(b, recurrent, d, count)
-            gates = b.emit(MatMul(transpose_b=True)(data, w))
+            gates = b.emit(MatMul()(data, b.emit(PermuteDims()(w))))
             if bias is not None:
                 both = self._row(b, bias, d, count)
                 gates = b.emit(
@@ -209,16 +364,9 @@ class Lstm(Recurrent, name="nn.lstm"):
             args = [gates, b.emit(PermuteDims()(r)), self._initial(b, h0, data, d), self._initial(b, c0, data, d)]
             if peephole is not None:
                 args.append(self._row(b, peephole, d, count))
-            parts.append(self._loop(b, self._kernel(d, backwards), *args))
+            loop = LstmLoop(backwards, self._functions(d), self.clip, self.input_forget)
+            parts.append(self._loop(b, loop, *args))
         return self._all(b, parts)
-
-    def _kernel(self, d: int, backwards: bool) -> Callable[..., Any]:
-        functions = self._functions(d)
-
-        def lstm(gates: Any, r: Any, h: Any, c: Any, p: Any = None) -> Any:
-            return list(loops.lstm_loop(gates, r, h, c, p, backwards, functions, self.clip, self.input_forget))
-
-        return lstm
 
     def reference(
         self,
@@ -230,17 +378,12 @@ class Lstm(Recurrent, name="nn.lstm"):
         c0: Any = None,
         peephole: Any = None,
     ) -> Any:
-        def step(d: int, x: Any, r: Any, rb: Any, states: list[Any]) -> list[Any]:
-            h, c = states
-            f, g, k = (_NUMPY[a] for a in self._functions(d))
-            i, o, forget, cell = np.split(x + h @ r.T + rb, 4, axis=1)
-            pi, po, pf = np.split(peephole[d], 3) if peephole is not None else (0.0, 0.0, 0.0)
-            i = f(self._clipped(i + pi * c))
-            forget = 1 - i if self.input_forget else f(self._clipped(forget + pf * c))
-            c = forget * c + i * g(self._clipped(cell))
-            return [f(self._clipped(o + po * c)) * k(c), c]
+        def direction(d: int, x: Any, rb: Any) -> Any:
+            loop = LstmLoop(self.directions[d], self._functions(d), self.clip, self.input_forget)
+            h, c = self._state(h0, data, d), self._state(c0, data, d)
+            return loop.reference(x + rb, recurrent[d].T, h, c, None if peephole is None else peephole[d])
 
-        return self._steps(data, weight, recurrent, bias, [h0, c0], step)
+        return self._layers(data, weight, bias, direction)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -273,7 +416,7 @@ class Gru(Recurrent, name="nn.gru"):
         count, h = len(self.directions), self.hidden_size
         for d, backwards in enumerate(self.directions):
             w, r = self._row(b, weight, d, count), self._row(b, recurrent, d, count)
-            gates = b.emit(MatMul(transpose_b=True)(data, w))
+            gates = b.emit(MatMul()(data, b.emit(PermuteDims()(w))))
             if bias is None:
                 hidden_bias = b.emit(Zeros(tensor(self, data).dtype)((h,)))
             else:
@@ -285,32 +428,18 @@ class Gru(Recurrent, name="nn.gru"):
                 padded = b.emit(Concat(0)(make_tuple([state, zeros])))
                 gates = b.emit(Add()(gates, b.emit(Add()(self._cut(b, both, 0, 3 * h), padded))))
             args = [gates, b.emit(PermuteDims()(r)), self._initial(b, h0, data, d), hidden_bias]
-            parts.append(self._loop(b, self._kernel(d, backwards), *args))
+            loop = GruLoop(backwards, self._functions(d), self.clip, self.linear_before_reset)
+            parts.append(self._loop(b, loop, *args))
         return self._all(b, parts)
 
-    def _kernel(self, d: int, backwards: bool) -> Callable[..., Any]:
-        functions = self._functions(d)
-
-        def gru(gates: Any, r: Any, h: Any, rb: Any) -> Any:
-            return list(loops.gru_loop(gates, r, h, rb, backwards, functions, self.clip, self.linear_before_reset))
-
-        return gru
-
     def reference(self, data: Any, weight: Any, recurrent: Any, bias: Any = None, h0: Any = None) -> Any:
-        def step(d: int, x: Any, r: Any, rb: Any, states: list[Any]) -> list[Any]:
-            (h,) = states
-            n = self.hidden_size
-            f, g = (_NUMPY[a] for a in self._functions(d))
-            z, reset, hidden = np.split(x, 3, axis=1)
-            z = f(self._clipped(z + h @ r[:n].T + rb[:n]))
-            reset = f(self._clipped(reset + h @ r[n : 2 * n].T + rb[n : 2 * n]))
-            if self.linear_before_reset:
-                hidden = hidden + reset * (h @ r[2 * n :].T + rb[2 * n :])
-            else:
-                hidden = hidden + (reset * h) @ r[2 * n :].T + rb[2 * n :]
-            return [(1 - z) * g(self._clipped(hidden)) + z * h]
+        def direction(d: int, x: Any, rb: Any) -> Any:
+            loop = GruLoop(self.directions[d], self._functions(d), self.clip, self.linear_before_reset)
+            n = 2 * self.hidden_size
+            gates = x + np.concatenate([rb[:n], np.zeros(self.hidden_size)])
+            return loop.reference(gates, recurrent[d].T, self._state(h0, data, d), rb[n:])
 
-        return self._steps(data, weight, recurrent, bias, [h0], step)
+        return self._layers(data, weight, bias, direction)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -335,25 +464,20 @@ class Rnn(Recurrent, name="nn.rnn"):
         count, h = len(self.directions), self.hidden_size
         for d, backwards in enumerate(self.directions):
             w, r = self._row(b, weight, d, count), self._row(b, recurrent, d, count)
-            gates = b.emit(MatMul(transpose_b=True)(data, w))
+            gates = b.emit(MatMul()(data, b.emit(PermuteDims()(w))))
             if bias is not None:
                 both = self._row(b, bias, d, count)
                 gates = b.emit(Add()(gates, b.emit(Add()(self._cut(b, both, 0, h), self._cut(b, both, h, 2 * h)))))
-            (activation,) = self._functions(d)
-
-            def rnn(x: Any, wr: Any, s: Any, backwards: bool = backwards, activation: str = activation) -> Any:
-                return list(loops.rnn_loop(x, wr, s, backwards, activation, self.clip))
-
             args = [gates, b.emit(PermuteDims()(r)), self._initial(b, h0, data, d)]
-            parts.append(self._loop(b, rnn, *args))
+            parts.append(self._loop(b, RnnLoop(backwards, self._functions(d), self.clip), *args))
         return self._all(b, parts)
 
     def reference(self, data: Any, weight: Any, recurrent: Any, bias: Any = None, h0: Any = None) -> Any:
-        def step(d: int, x: Any, r: Any, rb: Any, states: list[Any]) -> list[Any]:
-            (activation,) = self._functions(d)
-            return [_NUMPY[activation](self._clipped(x + states[0] @ r.T + rb))]
+        def direction(d: int, x: Any, rb: Any) -> Any:
+            loop = RnnLoop(self.directions[d], self._functions(d), self.clip)
+            return loop.reference(x + rb, recurrent[d].T, self._state(h0, data, d))
 
-        return self._steps(data, weight, recurrent, bias, [h0], step)
+        return self._layers(data, weight, bias, direction)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -13,7 +13,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.arith.expr import PrimExpr, cast, const
 from tilewright.topi.nn.pad import pad
-from tilewright.topi.util import as_int, grid, is_one, simplify
+from tilewright.topi.util import as_int, grid, is_one, number, simplify
 
 __all__ = [
     "conv",
@@ -227,7 +227,7 @@ class _Transposed:
         channels = data.shape[data_layout.index("C")]
         self.in_group = channels if groups == 1 else simplify(channels // groups)
         self.out_group = weight.shape[kernel_layout.index("O")]
-        self.kernel = [int(weight.shape[kernel_layout.index(s)]) for s in self.spatial]
+        self.kernel = [number(weight.shape[kernel_layout.index(s)]) for s in self.spatial]
 
     def channels(self, o: Any, rc: Any) -> tuple[Any, Any]:
         """The input channel, and the weight's output index, of output channel `o`."""
@@ -244,7 +244,7 @@ class _Transposed:
         for j, s in enumerate(self.spatial):
             last = (tir.convert(sizes[j]) - 1 + self.padding[j]) // self.strides[j]  # the last input position needed
             need = simplify(last - (tir.convert(extent[s]) - 1))
-            high.append(max(need.value, 0) if as_int(need) is not None else tir.max(need, const(0, "int64")))
+            high.append(max(number(need), 0) if as_int(need) is not None else tir.max(need, const(0, "int64")))
         zeros: list[Any] = [0] * len(self.spatial)
         padded = pad(
             self.data,
