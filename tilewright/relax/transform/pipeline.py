@@ -8,6 +8,7 @@ from tilewright.ir.passes import Pass
 from tilewright.relax.transform.canonicalise_bindings import canonicalise_bindings
 from tilewright.relax.transform.cse import cse
 from tilewright.relax.transform.dead_code import dead_code
+from tilewright.relax.transform.expand import expand_composites
 from tilewright.relax.transform.fold_constant import fold_constant
 from tilewright.relax.transform.fold_scale import decompose_batch_norm, fold_scale
 from tilewright.relax.transform.fuse_ops import fuse_ops
@@ -27,6 +28,7 @@ def graph_pipeline(target: Any = None) -> list[Pass]:
     """The passes in order for `target` (its vector width decides how weights are packed)."""
     return [
         normalise,
+        expand_composites,
         decompose_batch_norm,
         fold_constant,
         simplify_views,
