@@ -298,7 +298,7 @@ def test_long_chains_of_lets_and_constants():
     body = T.BufferStore(a, names[-1], (const(0),))
     for i in reversed(range(3000)):
         body = T.LetStmt(names[i], (names[i - 1] if i else total) + 1, body)
-    for i in range(500):
+    for _ in range(500):
         body = T.AllocateConst(E.pointer_var("k", "float32"), "float32", (const(4),), np.zeros(4, "f4"), body)
     x = np.zeros(1, "i8")
     run_kernel(func([a], body), x)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arith import expr as E
-from tilewright.backends.llvm.emit_core import llvm_type, splat, suffix, unsupported
+from tilewright.backends.llvm.emit_core import float_literal, llvm_type, splat, suffix, unsupported
 from tilewright.backends.llvm.emit_expr import INTRINSICS
 from tilewright.backends.llvm.emit_stmt import StmtWriter
 from tilewright.backends.llvm.intrinsics import in_float
-from tilewright.backends.llvm.math_core import helper_text
+from tilewright.backends.llvm.math_core import Helper, helper_text
 from tilewright.backends.llvm.math_f32 import FLOAT32
-from tilewright.backends.llvm.math_f64 import FLOAT32_THROUGH_FLOAT64, FLOAT64
+from tilewright.backends.llvm.math_f64 import FLOAT32_THROUGH_FLOAT64, FLOAT64, LARGE
 from tilewright.ir import dtype as dt
 
 __all__ = ["MATH"]
@@ -41,11 +41,49 @@ def _call(w: StmtWriter, name: str, dtype: str, args: list[str]) -> str:
         return w.intrinsic(name, ty, *args)
     symbol = f"tw.{name}.{suffix(ty)}"
     if symbol not in w.mod.helpers:
-        text, declared = helper_text(symbol, f, (kind,) * len(args), dt.lanes(dtype), w.mod.has_fma)
-        w.mod.helpers[symbol] = text
-        for intrinsic, signature in declared.items():
-            w.mod.declare(intrinsic, signature)
+        if kind == "f32" and name in LARGE:
+            _define_in_two(w, name, symbol, f, dtype)
+        else:
+            _define(w, symbol, f, (kind,) * len(args), dtype)
     return w.op(f"call {ty} @{symbol}({', '.join(f'{ty} {a}' for a in args)})")
+
+
+def _define(w: StmtWriter, symbol: str, f: Helper, kinds: tuple[str, ...], dtype: str, attributes: str = "#1") -> None:
+    text, declared = helper_text(symbol, f, kinds, dt.lanes(dtype), w.mod.has_fma, attributes)
+    w.mod.helpers[symbol] = text
+    for intrinsic, signature in declared.items():
+        w.mod.declare(intrinsic, signature)
+
+
+def _define_in_two(w: StmtWriter, name: str, symbol: str, f: Helper, dtype: str) -> None:
+    """A function that calls another one for the lanes whose argument is large; seldom, and so not inlined."""
+    bound, large = LARGE[name]
+    ty, bt, n = llvm_type(dtype), w.bool_type(dtype), dt.lanes(dtype)
+    _define(w, symbol + ".small", f, ("f32",), dtype)
+    _define(w, symbol + ".large", large, ("f32",), dtype, "#2")
+    fabs = w.mod.declare(f"llvm.fabs.{suffix(ty)}", f"{ty} ({ty})")
+    lines = [
+        f"define internal {ty} @{symbol}({ty} %x) #1 {{",
+        f"  %small = call {ty} @{symbol}.small({ty} %x)",
+        f"  %size = call {ty} {fabs}({ty} %x)",
+        f"  %big = fcmp oge {ty} %size, {splat(float_literal(bound, 'float32'), 'float', n)}",
+    ]
+    some = "%big"
+    if n > 1:
+        some = "%some"
+        any_of = w.mod.declare(f"llvm.vector.reduce.or.v{n}i1", f"i1 ({bt})")
+        lines.append(f"  %some = call i1 {any_of}({bt} %big)")
+    lines += [
+        f"  br i1 {some}, label %far, label %near, !prof !1",
+        "near:",
+        f"  ret {ty} %small",
+        "far:",
+        f"  %large = call {ty} @{symbol}.large({ty} %x)",
+        f"  %both = select {bt} %big, {ty} %large, {ty} %small",
+        f"  ret {ty} %both",
+        "}",
+    ]
+    w.mod.helpers[symbol] = "\n".join(lines)
 
 
 def _math(w: StmtWriter, e: E.Call) -> str:

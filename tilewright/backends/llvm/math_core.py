@@ -221,12 +221,15 @@ Helper = Callable[..., Value]
 
 
 @cache
-def helper_text(name: str, f: Helper, kinds: tuple[str, ...], lanes: int, has_fma: bool) -> tuple[str, dict[str, str]]:
-    """The text of `f` on parameters of these kinds as an always-inlined LLVM function, and the intrinsics it declares."""
+def helper_text(
+    name: str, f: Helper, kinds: tuple[str, ...], lanes: int, has_fma: bool, attributes: str = "#1"
+) -> tuple[str, dict[str, str]]:
+    """The text of `f` on parameters of these kinds as an LLVM function (always inlined, by `#1`), and the intrinsics it
+    declares."""
     b = Builder(lanes, has_fma)
     params = [Value(b, k, f"%x{i}") for i, k in enumerate(kinds)]
     result = f(b, *params)
     ty = b.ty(result.kind)
     head = ", ".join(f"{b.ty(p.kind)} {p.text}" for p in params)
-    lines = [f"define internal {ty} @{name}({head}) #1 {{", *b.lines, f"  ret {ty} {result.text}", "}"]
+    lines = [f"define internal {ty} @{name}({head}) {attributes} {{", *b.lines, f"  ret {ty} {result.text}", "}"]
     return "\n".join(lines), b.declared

@@ -6,16 +6,18 @@ are near-minimax fits on the reduced interval: weighted least squares at Chebysh
 the error is large (Lawson's iteration), then rounded to float64 from the lowest power on, each time refitting the rest.
 
 Float64 results are within a few ulp. Functions that end in `_f32` take and give float32 and are correctly rounded but for rare
-ties. sin and cos of float32 are exact up to |x| < 2**50 with fused multiply-add (2**20 without); beyond, some value in [-1, 1].
+ties. sin, cos and tan of float32 reduce |x| < 2**20 as above; for the rest of the range there is a second function, with
+2/pi to 116 bits, that is called when a lane needs it (`LARGE`; after Payne and Hanek, in floats).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tilewright.backends.llvm.math_core import Builder, Value
 
-__all__ = ["FLOAT32_THROUGH_FLOAT64", "FLOAT64"]
+__all__ = ["FLOAT32_THROUGH_FLOAT64", "FLOAT64", "LARGE"]
 
 _MAGIC = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to an integer, in the low bits
 _MAGIC_BITS = 0x4338000000000000
@@ -241,8 +243,38 @@ def _sin_cos(b: Builder, r: Value) -> tuple[Value, Value]:
     return b.fma(r * z, b.poly(z, _SIN), r), b.fma(z * z, b.poly(z, _COS), b.fma(z, -0.5, 1.0))
 
 
-def _quadrant(b: Builder, x: Value, shift: int) -> Value:
-    r, n = _reduce_trig(b, x)
+# 2**e * 2/pi modulo 2**25 in four parts of 29 bits, for e = 20, 46, 72, 98, 124: products with 24 bits are exact.
+_TWO_OVER_PI = (
+    (667544.1875, 0.026930108899250627, 7.514614559951671e-11, 8.070579982021904e-20),
+    (14390161.0, 0.02066797239240259, 7.817565063177045e-11, 6.594963278441895e-20),
+    (1387004.125, 0.028683779062703252, 4.808155045984974e-11, 1.8350637776538618e-19),
+    (10313543.8125, 0.018851698143407702, 9.962639589168598e-11, 5.1045525626974744e-20),
+    (22236636.0, 0.0535608142381534, 1.7977522465476015e-11, 6.754001191226146e-21),
+)
+
+
+def _reduce_large(b: Builder, x: Value) -> tuple[Value, Value]:
+    """The same for 2**20 <= |x| < 2**128, x of 24 bits: x * 2/pi modulo 4 from exact partial products."""
+    a = b.abs(x)
+    scale = b.const(2.0**-20, "f64")
+    parts = [b.const(p, "f64") for p in _TWO_OVER_PI[0]]
+    for k in range(1, 5):
+        here = a >= 2.0 ** (20 + 26 * k)
+        scale = b.where(here, 2.0 ** -(20 + 26 * k), scale)
+        parts = [b.where(here, _TWO_OVER_PI[k][i], parts[i]) for i in range(4)]
+    y = x * scale
+    p0, p1, p2, p3 = (y * p for p in parts)
+    p0, p1 = (p - ((p * 0.25 + _MAGIC) - _MAGIC) * 4.0 for p in (p0, p1))
+    t = (p0 + p1) + _MAGIC
+    quarter = ((p0 - (t - _MAGIC)) + p1) + (p2 + p3)
+    return b.where(a < math.inf, quarter * _PIO2_HI, math.nan), b.bits(t)
+
+
+Reduction = Callable[[Builder, Value], tuple[Value, Value]]
+
+
+def _quadrant(b: Builder, x: Value, shift: int, reduce: Reduction) -> Value:
+    r, n = reduce(b, x)
     s, c = _sin_cos(b, r)
     n = n + shift
     y = b.where((n & 1).equals(0), s, c)
@@ -257,22 +289,37 @@ def _narrow(b: Builder, x: Value) -> Value:
     return b.convert(x, "f32")
 
 
-def sin_f32(b: Builder, x: Value) -> Value:
+def sin_f32(b: Builder, x: Value, reduce: Reduction = _reduce_trig) -> Value:
     """The sine."""
-    return b.where(x.equals(0.0), x, _narrow(b, _quadrant(b, _wide(b, x), 0)))
+    return b.where(x.equals(0.0), x, _narrow(b, _quadrant(b, _wide(b, x), 0, reduce)))
 
 
-def cos_f32(b: Builder, x: Value) -> Value:
+def cos_f32(b: Builder, x: Value, reduce: Reduction = _reduce_trig) -> Value:
     """The cosine."""
-    return _narrow(b, _quadrant(b, _wide(b, x), 1))
+    return _narrow(b, _quadrant(b, _wide(b, x), 1, reduce))
 
 
-def tan_f32(b: Builder, x: Value) -> Value:
+def tan_f32(b: Builder, x: Value, reduce: Reduction = _reduce_trig) -> Value:
     """The tangent."""
-    r, n = _reduce_trig(b, _wide(b, x))
+    r, n = reduce(b, _wide(b, x))
     s, c = _sin_cos(b, r)
     even = (n & 1).equals(0)
     return b.where(x.equals(0.0), x, _narrow(b, b.where(even, s, -c) / b.where(even, c, s)))
+
+
+def sin_large(b: Builder, x: Value) -> Value:
+    """The sine where |x| >= 2**20."""
+    return sin_f32(b, x, _reduce_large)
+
+
+def cos_large(b: Builder, x: Value) -> Value:
+    """The cosine where |x| >= 2**20."""
+    return cos_f32(b, x, _reduce_large)
+
+
+def tan_large(b: Builder, x: Value) -> Value:
+    """The tangent where |x| >= 2**20."""
+    return tan_f32(b, x, _reduce_large)
 
 
 def _atan64(b: Builder, x: Value) -> Value:
@@ -388,3 +435,6 @@ FLOAT32_THROUGH_FLOAT64 = {
     "expm1": expm1_f32, "exp10": exp10_f32, "hypot": hypot_f32, "pow": pow_f32,
 }  # fmt: skip
 """By intrinsic name: functions of float32 computed in float64."""
+
+LARGE = {"sin": (1048576.0, sin_large), "cos": (1048576.0, cos_large), "tan": (1048576.0, tan_large)}
+"""Functions of float32 that another function computes from a size of the argument on."""
