@@ -18,7 +18,7 @@ __all__ = ["compile_model", "load", "make_inputs", "onnxruntime_session", "relat
 
 def compile_model(args: Any, output: Output, model: Any = None) -> Any:
     """The executable of `args.model`, with a progress bar."""
-    from tilewright.driver.compile import compile as compile_
+    from tilewright.driver.build import compile as compile_
 
     if getattr(args, "threads", None):
         from tilewright.runtime.threads import set_num_threads

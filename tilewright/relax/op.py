@@ -74,6 +74,8 @@ class Op:
     torch: ClassVar[tuple[str, ...]] = ()
     elementwise: ClassVar[bool] = False
     """Does it work element by element, operands broadcast, whatever the order of axes?"""
+    composite: ClassVar[bool] = False
+    """Is it made of other operators (`lower` builds them), and expanded before the graph is optimised?"""
 
     if TYPE_CHECKING:
 
