@@ -383,3 +383,28 @@ def test_library_in_a_c_program(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "-1\n"), done.stderr
+
+
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="no ziglang")
+@ON_LINUX
+@pytest.mark.parametrize(
+    "target, machine",
+    [
+        ("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=cortex-a72", 183),
+        ("llvm -mtriple=riscv64-unknown-linux-gnu -mattr=+m,+a,+f,+d,+c", 243),
+    ],
+)
+def test_library_for_another_processor(target, machine, tmp_path):
+    from tilewright import te
+    from tilewright.driver.compile import compile_module
+    from tilewright.ir.module import IRModule
+
+    n = te.var("n", "int64")
+    a = te.placeholder((n, 4), "float32", "a")
+    c = te.compute((n, 4), lambda i, j: te.exp(a[i, j]), "c")
+    func = te.create_prim_func([a, c]).with_attr({"global_symbol": "main", "num_outputs": 1})
+    made = files.artifact_of(compile_module(IRModule.from_expr(func), Target(target)))
+    files.write(made, tmp_path / "m.so")
+    assert int.from_bytes((tmp_path / "m.so").read_bytes()[18:20], "little") == machine
+    with pytest.raises(CompileError, match="TW0704"):
+        load(tmp_path / "m.so")

@@ -70,7 +70,7 @@ def runtime_object(triple: str, *, library: bool = False) -> bytes:
         atfork = "pthread_atfork"
     text = runtime_text(triple, library=library, atfork=atfork)
     cache = resolve("driver.cache")()
-    key = cache.key("runtime 2", text, triple, str(ll.llvm_version_info), __version__)
+    key = cache.key("runtime 3", text, triple, str(ll.llvm_version_info), __version__)
     found = cache.get(key)
     if found is not None:
         return found.data
@@ -78,13 +78,18 @@ def runtime_object(triple: str, *, library: bool = False) -> bytes:
     module.verify()
     ll.initialize_all_targets()
     ll.initialize_all_asmprinters()
-    machine = ll.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic", codemodel="default")
+    machine = ll.Target.from_triple(triple).create_target_machine(
+        features=_FEATURES.get(triple.split("-")[0], ""), opt=2, reloc="pic", codemodel="default"
+    )
     builder = ll.create_pass_builder(machine, ll.create_pipeline_tuning_options(speed_level=1))
     builder.getModulePassManager().run(module, builder)
     data: bytes = machine.emit_object(module)
     cache.put(key, data, {"symbol": "tw_parallel_for", "kind": "runtime"})
     return data
 
+
+_FEATURES = {"riscv64": "+m,+a,+f,+d,+c"}
+"""What every Linux machine of a processor has, where LLVM's default is less (and another calling convention with it)."""
 
 _LOCK = threading.Lock()
 _POOL: list[Pool] = []
@@ -101,7 +106,9 @@ def pool() -> Pool:
 
 
 def _load() -> Pool:
-    import_module("tilewright.runtime.ffi")  # its library is loaded for everybody: the text refers to its error functions
+    import_module(
+        "tilewright.runtime.ffi"
+    )  # its library is loaded for everybody: the text refers to its error functions
     ll: Any = import_module("llvmlite.binding")
     triple: str = ll.get_process_triple()
     data = runtime_object(triple)
