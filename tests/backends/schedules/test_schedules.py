@@ -211,6 +211,6 @@ def test_epilogue_of_several_broadcast_stages_over_mixed_index_dtypes() -> None:
     v = k.compute((1, 13, 21), lambda n, i, j: maximum(u[n, i, j], const(0.0, "float32")), "v")
     f = te.create_prim_func([a, w, bias, res, v])
     k.check(f)
-    assert "alloc_buffer" not in k.schedule_kernel(f, k.Target("llvm")).script().replace('scope="local"', "local").replace(
-        "acc = T.alloc_buffer", ""
-    )
+    assert "alloc_buffer" not in k.schedule_kernel(f, k.Target("llvm")).script().replace(
+        'scope="local"', "local"
+    ).replace("acc = T.alloc_buffer", "")

@@ -30,6 +30,7 @@ from tilewright.arith.expr import (
     And,
     Call,
     CmpOp,
+    FloorMod,
     IntImm,
     Let,
     Not,
@@ -100,6 +101,7 @@ class _Settle:
         self.space.rewrite = self.children
         self.scopes: list[_Scope] = []
         self.depths: dict[Var, int] = {}
+        self.atom_depths: dict[int, int] = {}
         self.renamed: dict[Var, Var] = {}
         """Let variables, made anew so that each is bound once however often its statement is copied."""
         self.guard = 0
@@ -158,16 +160,22 @@ class _Settle:
         e = self.space.atoms[a]
         if isinstance(e, Var):
             return self.depths.get(e, 0)
-        depth = 0
+        known = self.atom_depths.get(a)
+        if known is not None:
+            return known
+        depth, fixed = 0, True
         for x in walk(e):
             if isinstance(x, Var):
                 depth = max(depth, self.depths.get(x, 0))
             elif isinstance(x, BufferLoad):
+                fixed = False
                 if x.buffer.data in self.written or self.inside:
                     return _NEVER
                 depth = max(depth, self.guard, self.depths.get(x.buffer.data, 0))
             elif isinstance(x, Let) or (isinstance(x, Call) and not _pure_enough(x)):
                 return _NEVER
+        if fixed:
+            self.atom_depths[a] = depth
         return depth
 
     def address(self, p: Poly) -> PrimExpr:
@@ -313,10 +321,28 @@ class _Settle:
     def on_let(self, s: LetStmt) -> None:
         plain = s.var.dtype in ("int32", "int64") and not any(isinstance(x, (BufferLoad, Call)) for x in walk(s.value))
         if plain:
-            self.space.values[s.var] = self.space.poly(s.value)
+            self.let_index(s.var, self.space.poly(s.value), s.value)
         else:
             self.rename(s.var, self.value(s.value))
         self.stmt(s.body)
+
+    def let_index(self, old: Var, p: Poly, value: PrimExpr) -> None:
+        """Bind an index: what is simple takes part in the arithmetic, what is not becomes a variable with known bounds."""
+        simple = len(p) <= 2 and all(isinstance(self.space.atoms[a], Var) for mono in p for a in mono)
+        if simple:
+            self.space.values[old] = p
+            return
+        low, high = self.space.bounds(p)
+        found = self.address(p)
+        if not isinstance(found, Var):
+            var = Var(old.name, INDEX)
+            self.depths[var] = self.depth
+            self.scopes[-1].items.append((var, found))
+            found = var
+        self.space.ranges[found] = (low, high)
+        if isinstance(value, FloorMod) and low == 0:
+            self.space.extents[found] = self.space.poly(value.b)
+        self.space.values[old] = {(self.space.atom(found),): 1}
 
     def on_for(self, s: For) -> None:
         start, extent = self.space.poly(s.min), self.space.poly(s.extent)

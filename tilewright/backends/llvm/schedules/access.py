@@ -78,6 +78,7 @@ class Flattener:
 
     def __init__(self) -> None:
         self.views: dict[Buffer, Buffer] = {}
+        self.space = IndexSpace()
 
     def view(self, b: Buffer) -> Buffer:
         """The one-dimensional view of a buffer."""
@@ -106,7 +107,7 @@ class Flattener:
         out: PrimExpr = const(0, dtype) if b.elem_offset is None else b.elem_offset
         for i, s in zip(indices, strides_of(b), strict=True):
             out = add(out, mul(i, s))
-        return out
+        return self.space.expr(self.space.recombine(self.space.poly(out)), out.dtype)
 
     def expr(self, e: Any) -> Any:
         """An expression with every load through the views."""
@@ -117,7 +118,13 @@ class Flattener:
 
 
 def flatten_stage(stage: Stage, flat: Flattener) -> Stage:
-    """The stage with one-dimensional accesses."""
+    """The stage with one-dimensional accesses, their addresses simplified."""
+    space = IndexSpace()
+    for a in [*stage.axes, *stage.reduce]:
+        space.set_range(a.var, const(0, a.var.dtype), a.extent)
+        if a.size == 1:
+            space.values[a.var] = {}
+    flat.space = space
     return replace(
         stage,
         out=flat.view(stage.out),

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.arith.expr import IntImm, PrimExpr, Var, add, ceildiv, const, floordiv, floormod, minimum, mul, sub
+from tilewright.arith.expr import (
+    IntImm,
+    PrimExpr,
+    Var,
+    add,
+    ceildiv,
+    const,
+    floordiv,
+    floormod,
+    maximum,
+    minimum,
+    mul,
+    sub,
+)
 from tilewright.backends.llvm.schedules.stages import Axis
-from tilewright.tir.ir import Block, BlockRealize, Buffer, For, ForKind, Stmt, decl_buffer
+from tilewright.tir.ir import Block, BlockRealize, Buffer, For, ForKind, LetStmt, Stmt, decl_buffer
 
-__all__ = ["GRAIN", "TASKS", "alloc", "local", "loop", "nest", "parallel_nest", "unrolled", "vectorized"]
+__all__ = ["GRAIN", "TASKS", "alloc", "bind", "local", "loop", "nest", "parallel_nest", "unrolled", "vectorized"]
 
 TRUE = IntImm("bool", 1)
 GRAIN = 24_000
@@ -18,6 +31,14 @@ TASKS = 32
 """About how many tasks a parallel loop is cut into: enough to balance, few enough to cost nothing."""
 
 Body = Callable[[PrimExpr], Stmt]
+
+
+def bind(name: str, value: PrimExpr, body: Body) -> Stmt:
+    """`body(value)`, with the value in a variable where it is more than a number or a variable."""
+    if isinstance(value, (IntImm, Var)):
+        return body(value)
+    var = Var(name, value.dtype)
+    return LetStmt(var, value, body(var))
 
 
 def loop(name: str, extent: PrimExpr, body: Body, kind: ForKind = ForKind.SERIAL) -> Stmt:
@@ -68,7 +89,9 @@ def parallel_nest(
     """
     taken, count = 0, 1
     while taken < len(axes) and count < TASKS // 2:
-        count *= axes[taken].size or 1
+        if taken and taken == len(axes) - 1 and count >= 8:
+            break  # the last axis is the tightest loop: no division in there
+        count *= axes[taken].size or 8
         taken += 1
     static = all(a.size is not None for a in axes)
     outer, inner = list(axes[:taken]), list(axes[taken:])
@@ -79,13 +102,17 @@ def parallel_nest(
     for a in outer:
         points = mul(points, a.extent)
 
-    def at(p: PrimExpr) -> Stmt:
-        env: dict[Any, PrimExpr] = {}
-        for a in reversed(outer[1:]):
-            env[a.var] = floormod(p, a.extent)
-            p = floordiv(p, a.extent)
-        env[outer[0].var] = p
-        return nest(inner, lambda more: body({**env, **more}))
+    def at(p: PrimExpr, i: int = len(outer) - 1, env: dict[Any, PrimExpr] | None = None) -> Stmt:
+        env = env or {}
+        if i == 0:
+            env[outer[0].var] = p
+            return nest(inner, lambda more: body({**env, **more}))
+        a = outer[i]
+
+        def rest(v: PrimExpr) -> Stmt:
+            return bind("q", floordiv(p, a.extent), lambda q: at(q, i - 1, {**env, a.var: v}))
+
+        return bind(a.var.name, floormod(p, a.extent), rest)
 
     return tasks(points, work, static, at, scratch)
 
@@ -93,33 +120,36 @@ def parallel_nest(
 def tasks(points: PrimExpr, work: int, static: bool, at: Body, scratch: Sequence[Buffer] = ()) -> Stmt:
     """`for p in range(points): at(p)` cut into tasks of at least `GRAIN` operations."""
     dtype = points.dtype
-    size = points.value if isinstance(points, IntImm) else None
-    if size is not None:
-        n = max(1, min(size, TASKS, work // GRAIN if static else TASKS))
-        chunk = const(-(-size // n), dtype)
-        n = -(-size // int(chunk))  # pyright: ignore
-        if n == 1:
-            return alloc(scratch, loop("p", points, at))
-        if int(chunk) == 1:  # pyright: ignore
-            return loop("t", points, lambda p: alloc(scratch, at(p)), ForKind.PARALLEL)
-        count: PrimExpr = const(n, dtype)
-    else:
-        chunk = ceildiv(points, const(TASKS, dtype))
-        count = ceildiv(points, _at_least_one(chunk))
-        chunk = _at_least_one(chunk)
+    if not isinstance(points, IntImm):
+
+        def symbolic(size: PrimExpr) -> Stmt:
+            chunk = maximum(ceildiv(size, const(TASKS, dtype)), const(1, dtype))
+            return bind("chunk", chunk, lambda c: _cut(size, c, ceildiv(size, c), at, scratch, False))
+
+        return bind("points", points, symbolic)
+    size = points.value
+    n = max(1, min(size, TASKS, work // GRAIN if static else TASKS))
+    chunk = -(-size // n)
+    n = -(-size // chunk)
+    if n == 1:
+        return alloc(scratch, loop("p", points, at))
+    if chunk == 1:
+        return loop("t", points, lambda p: alloc(scratch, at(p)), ForKind.PARALLEL)
+    return _cut(points, const(chunk, dtype), const(n, dtype), at, scratch, size % chunk == 0)
+
+
+def _cut(points: PrimExpr, chunk: PrimExpr, count: PrimExpr, at: Body, scratch: Sequence[Buffer], exact: bool) -> Stmt:
+    """`count` tasks of `chunk` points each (the last of what is left)."""
 
     def task(t: PrimExpr) -> Stmt:
         start = mul(t, chunk)
-        if size is not None and size % int(chunk) == 0:  # pyright: ignore
-            extent: PrimExpr = chunk
-        else:
-            extent = minimum(chunk, sub(points, start))
-        return alloc(scratch, loop("p", extent, lambda q: at(add(start, q))))
+        extent = chunk if exact else minimum(chunk, sub(points, start))
+
+        def points_of(first: PrimExpr) -> Stmt:
+            return loop(
+                "p", extent, lambda q: bind("p", add(first, q), at) if not isinstance(q, IntImm) else at(add(first, q))
+            )
+
+        return alloc(scratch, bind("first", start, points_of))
 
     return loop("t", count, task, ForKind.PARALLEL)
-
-
-def _at_least_one(e: PrimExpr) -> PrimExpr:
-    from tilewright.arith.expr import maximum
-
-    return maximum(e, const(1, e.dtype))

@@ -49,6 +49,7 @@ from tilewright.tir.ir import (
     SeqStmt,
     Stmt,
 )
+from tilewright.tir.lower.index import IndexSpace
 
 __all__ = ["Axis", "Opaque", "Program", "Stage", "identity_of", "read_program"]
 
@@ -211,6 +212,9 @@ def _read_stage(s: Stmt) -> Stage | None:
         stage.index = tuple(substitute(i, shift) for i in stage.index)
         stage.init = None if stage.init is None else substitute(stage.init, shift)
     _widen_axes(stage)
+    for axis in [*stage.axes, *stage.reduce]:
+        if axis.size is None:
+            axis.extent = IndexSpace().simplify(axis.extent)
     return stage
 
 

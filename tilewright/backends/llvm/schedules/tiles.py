@@ -41,7 +41,7 @@ from tilewright.arith.expr import (
 )
 from tilewright.backends.llvm.schedules.access import Access, merge_axes, packed_width, total
 from tilewright.backends.llvm.schedules.elementwise import store
-from tilewright.backends.llvm.schedules.loops import alloc, local, loop, nest, parallel_nest, unrolled, vectorized
+from tilewright.backends.llvm.schedules.loops import alloc, bind, local, loop, nest, parallel_nest, unrolled, vectorized
 from tilewright.backends.llvm.schedules.stages import Axis, Stage
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import map_children
@@ -249,7 +249,9 @@ class _Tiles:
 
         def at(env: Env, col: Callable[..., Stmt]) -> Stmt:
             start = mul(env[axis.var], height)
-            return self.column(env, start if exact else minimum(start, last), p.height, col)
+            if exact:
+                return self.column(env, start, p.height, col)
+            return bind("y", minimum(start, last), lambda y: self.column(env, y, p.height, col))
 
         return self.ordered(full, tail, axis, at)
 
