@@ -233,6 +233,11 @@ def test_raw_function_takes_memory_for_results(exe):
     out = np.zeros_like(X)
     assert exe.function(X, BIAS, out) is None
     np.testing.assert_array_equal(out, WANT)
+    again = np.zeros_like(X)
+    assert exe(X, BIAS, again) is None
+    np.testing.assert_array_equal(again, WANT)
+    with pytest.raises(TypeError, match="parameter 'out' must be of dtype float32, got float64"):
+        exe(X, BIAS, again.astype(float))
 
 
 def test_source_of_a_loaded_module(tmp_path):

@@ -46,7 +46,8 @@ class Executable:
         return Executable(Module.from_artifact(artifact), entry)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Run it on inputs given by position, by name, or as one dictionary.
+        """Run it on inputs given by position, by name, or as one dictionary. Further arrays by position are memory for the
+        results; then nothing is returned.
 
         Raises TypeError and ValueError that name the input, what it got and what it needs.
         """
@@ -71,10 +72,10 @@ class Executable:
             if repaired is None:
                 raise
             result = self.function(*repaired)
+        if result is None:  # no results, or memory was given for them
+            return None
         if all_numpy and self._plain:
-            if self._single:
-                return np.from_dlpack(result)
-            return None if result is None else tuple([np.from_dlpack(r) for r in result])
+            return np.from_dlpack(result) if self._single else tuple([np.from_dlpack(r) for r in result])
         return self._deliver(result, given)
 
     def _by_name(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
@@ -89,8 +90,8 @@ class Executable:
         """The results as the caller's kind of array."""
         convert = arguments.converter(args)
         if convert is None:
-            return result if self._single or result is None else tuple(result)
-        return convert(result) if self._single else tuple([convert(r) for r in result or ()])
+            return result if self._single else tuple(result)
+        return convert(result) if self._single else tuple([convert(r) for r in result])
 
     def __getitem__(self, name: str) -> Any:
         """The native function `name` of the module."""
