@@ -71,12 +71,13 @@ def ir_transform(
 
 def substitute(node: N, vmap: Mapping[Var, Any] | Callable[[Var], Any]) -> N:
     """The node with variables replaced: by a mapping, or by a function that gives None for those that stay."""
-    if callable(vmap):
+    if not isinstance(vmap, Mapping):
         table: dict[Any, Any] = {}
+        choose = vmap
 
         def note(n: Any) -> None:
             if isinstance(n, Var):
-                new = vmap(n)
+                new = choose(n)
                 if new is not None:
                     table[n] = new
 
