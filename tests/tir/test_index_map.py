@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+
 from tilewright.arith.expr import Var, const
 from tilewright.tir.index_map import IndexMap
 

@@ -1,4 +1,7 @@
-"""The loop IR: `tir.ir` has the grammar and its meaning at the head."""
+"""The loop IR: `tir.ir` has the grammar and its meaning at the head. Analyses and passes are imported when asked for."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tilewright.arith.expr import (
     EQ,
@@ -80,3 +83,15 @@ from tilewright.tir.ir import (
 )  # fmt: skip
 
 from tilewright.tir.schedule import BlockRV, LoopRV, Schedule, ScheduleError  # isort: skip
+
+if TYPE_CHECKING:
+    from tilewright.tir import analysis, transform
+    from tilewright.tir.index_map import IndexMap
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("analysis", "transform"):
+        return import_module(f"tilewright.tir.{name}")
+    if name == "IndexMap":
+        return import_module("tilewright.tir.index_map").IndexMap
+    raise AttributeError(f"module 'tilewright.tir' has no attribute {name!r}")

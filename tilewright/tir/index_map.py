@@ -33,7 +33,10 @@ class IndexMap:
     AXIS_SEPARATOR = "axis_separator"
 
     def __init__(
-        self, initial_indices: Sequence[Var], final_indices: Sequence[PrimExpr], inverse_index_map: IndexMap | None = None
+        self,
+        initial_indices: Sequence[Var],
+        final_indices: Sequence[PrimExpr],
+        inverse_index_map: IndexMap | None = None,
     ) -> None:
         self.initial_indices = tuple(initial_indices)
         self.final_indices = tuple(final_indices)
@@ -159,7 +162,9 @@ class IndexMap:
 
     def is_equivalent_to(self, other: IndexMap) -> bool:
         """Do the two map every index alike?"""
-        if len(self.initial_indices) != len(other.initial_indices) or len(self.final_indices) != len(other.final_indices):
+        if len(self.initial_indices) != len(other.initial_indices) or len(self.final_indices) != len(
+            other.final_indices
+        ):
             return False
         mine = self.map_indices(other.initial_indices)
         ana = Analyzer()
