@@ -25,7 +25,9 @@ harness = importlib.util.module_from_spec(_spec)
 sys.modules["ops_harness_native"] = harness
 _spec.loader.exec_module(harness)
 
-OPERATORS = sorted(name for name, cls in OPS.items() if cls.__module__.startswith("tilewright.ops") and name != "shape_of")
+OPERATORS = sorted(
+    name for name, cls in OPS.items() if cls.__module__.startswith("tilewright.ops") and name != "shape_of"
+)
 
 
 def module(samples: list[Sample]) -> tuple[Any, list[Any], list[int]]:

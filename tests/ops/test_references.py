@@ -63,7 +63,13 @@ def test_conv_transpose(groups, dilation, extra):
     x, w = f(1, 4, 4, 3), f(4, 3, 3, 2)
     op = OPS["nn.conv2d_transpose"]((2, 3), (1, 0, 0, 1), extra, dilation, groups)
     want = run(
-        "ConvTranspose", [x, w], strides=[2, 3], pads=[1, 0, 0, 1], output_padding=extra, dilations=[dilation] * 2, group=groups
+        "ConvTranspose",
+        [x, w],
+        strides=[2, 3],
+        pads=[1, 0, 0, 1],
+        output_padding=extra,
+        dilations=[dilation] * 2,
+        group=groups,
     )
     same(want, op.reference(x, w))
 
@@ -73,7 +79,15 @@ def test_conv_transpose(groups, dilation, extra):
 def test_average_pool(ceil, include):
     x = f(1, 2, 8, 7)
     op = OPS["nn.avg_pool2d"](3, 2, (1, 0, 1, 1), 1, bool(ceil), bool(include))
-    want = run("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 0, 1, 1], ceil_mode=ceil, count_include_pad=include)
+    want = run(
+        "AveragePool",
+        [x],
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+        pads=[1, 0, 1, 1],
+        ceil_mode=ceil,
+        count_include_pad=include,
+    )
     same(want, op.reference(x))
 
 
@@ -82,13 +96,18 @@ def test_average_pool(ceil, include):
 def test_max_pool(ceil, dilation):
     x = f(1, 2, 8, 7)
     op = OPS["nn.max_pool2d"](3, 2, (1, 0, 1, 1), dilation, bool(ceil))
-    want = run("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 0, 1, 1], ceil_mode=ceil, dilations=[dilation] * 2)
+    want = run(
+        "MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 0, 1, 1], ceil_mode=ceil, dilations=[dilation] * 2
+    )
     same(want, op.reference(x))
 
 
 def test_normalisations():
     x, g, b = f(2, 6, 4, 3), f(6), f(6)
-    same(run("InstanceNormalization", [x, g, b], epsilon=1e-3), OPS["nn.instance_norm"](1, (2, 3), 1e-3).reference(x, g, b))
+    same(
+        run("InstanceNormalization", [x, g, b], epsilon=1e-3),
+        OPS["nn.instance_norm"](1, (2, 3), 1e-3).reference(x, g, b),
+    )
     same(
         run("GroupNormalization", [x, g, b], opset=21, num_groups=3, epsilon=1e-3),
         OPS["nn.group_norm"](3, 1, (2, 3), 1e-3).reference(x, g, b),
@@ -149,9 +168,7 @@ def test_resize(mode, coordinates):
     for size in ((8, 10), (3, 7)):
         roundings = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil") if mode == "nearest" else ("floor",)
         for r in roundings:
-            op = OPS["image.resize2d"](
-                method=method, coordinate_transformation_method=coordinates, rounding_method=r
-            )
+            op = OPS["image.resize2d"](method=method, coordinate_transformation_method=coordinates, rounding_method=r)
             want = run(
                 "Resize", [x, None, None, np.array([1, 2, *size], np.int64)], opset=19, mode=mode,
                 coordinate_transformation_mode=coordinates, nearest_mode=r,
@@ -180,7 +197,9 @@ def test_resize_cubic_excluding_the_outside():
     same(want, op.reference(x, (9, 4)))
 
 
-@pytest.mark.parametrize(("mode", "name"), [("constant", "constant"), ("reflect", "reflect"), ("edge", "edge"), ("wrap", "circular")])
+@pytest.mark.parametrize(
+    ("mode", "name"), [("constant", "constant"), ("reflect", "reflect"), ("edge", "edge"), ("wrap", "circular")]
+)
 def test_pad(mode, name):
     x = f(3, 4)
     pads = np.array([1, 2, 0, 3], np.int64)  # ONNX: all befores, then all afters
@@ -241,7 +260,10 @@ def test_arithmetic_on_integers():
     same(run("Mod", [a, b], fmod=1), OPS["mod"]().reference(a, b))
     same(run("Pow", [a, np.array(3.0, np.float32)]), OPS["power"]().reference(a, np.array(3.0, np.float32)))
     x = f(6, low=-3, high=3)
-    same(run("Round", [np.array([0.5, 1.5, 2.5, -0.5], np.float32)]), OPS["round"]().reference(np.array([0.5, 1.5, 2.5, -0.5], np.float32)))
+    same(
+        run("Round", [np.array([0.5, 1.5, 2.5, -0.5], np.float32)]),
+        OPS["round"]().reference(np.array([0.5, 1.5, 2.5, -0.5], np.float32)),
+    )
     same(run("Mod", [x, x[::-1].copy()], fmod=1), OPS["mod"]().reference(x, x[::-1].copy()))
 
 

@@ -186,7 +186,7 @@ class Arange(Op, name="arange"):
         dtype = self.dtype
 
         def arange(first: Any, by: Any, shape: Any) -> Any:
-            return topi.arange(first, by, shape, dtype)
+            return topi.arange_of(first, by, shape, dtype)
 
         return b.call_te(arange, start, step, tuple(count))
 

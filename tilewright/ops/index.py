@@ -149,9 +149,10 @@ class StridedSlice(Op, name="strided_slice"):
     def __post_init__(self) -> None:
         items = (self.axes,) if isinstance(self.axes, int) else tuple(int(a) for a in self.axes)
         steps = None if self.strides is None else tuple(int(s) for s in self.strides)
-        set_field(self, axes=items, strides=steps or (1,) * len(items))
-        if any(s == 0 for s in self.strides):
-            fail(self, "TW0206", f"strides {list(self.strides)} has a 0")
+        steps = steps or (1,) * len(items)
+        set_field(self, axes=items, strides=steps)
+        if 0 in steps:
+            fail(self, "TW0206", f"strides {list(steps)} has a 0")
 
     def bounds(self, shape: Any, begin: Any, end: Any) -> tuple[tuple[int, ...], list[Any], list[Any]]:
         """The axes, the starts in range, and the whole result's shape."""
@@ -176,7 +177,7 @@ class StridedSlice(Op, name="strided_slice"):
         over, starts, result = self.bounds(known(self, x), first, last)
 
         def strided_slice(t: Any, s: Any, shape: Any) -> Any:
-            return topi.strided_slice(t, s, self.strides, over, shape)
+            return topi.slice_at(t, s, self.strides, over, shape)
 
         return b.call_te(strided_slice, x, tuple(starts), tuple(simplify_dim(d) for d in result))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from tilewright.arith.expr import PrimExpr, cast, const
 from tilewright.topi.loops import wrapped_index
 from tilewright.topi.util import axes_of, number
 
-__all__ = ["arange", "eye", "gather", "gather_nd", "one_hot", "shape_tensor", "take"]
+__all__ = ["arange", "arange_of", "eye", "gather", "gather_nd", "one_hot", "shape_tensor", "take"]
 
 
 def take(a: te.Tensor, indices: Any, axis: int | None = None) -> te.Tensor:
@@ -70,7 +71,15 @@ def one_hot(indices: te.Tensor, on_value: Any, off_value: Any, depth: Any, axis:
     return te.compute(tuple(shape), value, name="one_hot")
 
 
-def arange(start: Any, step: Any, shape: Sequence[Any], dtype: str) -> te.Tensor:
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") -> te.Tensor:
+    """start, start + step, ... below `stop`; of one number, from 0 to it."""
+    if stop is None:
+        start, stop = 0, start
+    count = max(0, math.ceil((stop - start) / step))
+    return arange_of(start, step, (const(count, "int64"),), dtype)
+
+
+def arange_of(start: Any, step: Any, shape: Sequence[Any], dtype: str) -> te.Tensor:
     """start, start + step, ...: as many as `shape` says."""
     begin, by = (tir.convert(v, dtype) for v in (start, step))
     return te.compute(tuple(shape), lambda i: cast(begin, dtype) + cast(by, dtype) * cast(i, dtype), name="arange")

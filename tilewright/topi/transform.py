@@ -8,10 +8,11 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.arith.expr import PrimExpr, cast, const
-from tilewright.topi.util import as_int, prod, ravel, same, simplify, unravel
+from tilewright.topi.util import as_int, number, prod, ravel, same, simplify, unravel
 
 __all__ = [
-    "concatenate", "expand_dims", "flatten", "flip", "repeat", "reshape", "split", "squeeze", "stack", "strided_slice",
+    "concatenate", "expand_dims", "flatten", "flip", "repeat", "reshape", "slice_at", "split", "squeeze", "stack",
+    "strided_slice",
     "tile", "transpose", "trilu",
 ]  # fmt: skip
 
@@ -150,19 +151,38 @@ def split(x: te.Tensor, sections: int | Sequence[Any], axis: int = 0) -> list[te
     else:
         bounds = [zero, *(tir.convert(s) for s in sections), n]
     out: list[te.Tensor] = []
-    for number, (begin, end) in enumerate(pairwise(bounds)):
+    for part, (begin, end) in enumerate(pairwise(bounds)):
         shape = [simplify(end - begin) if k == axis else d for k, d in enumerate(x.shape)]
         out.append(
             te.compute(
                 tuple(shape),
                 lambda *i, begin=begin: x(*(v + begin if k == axis else v for k, v in enumerate(i))),
-                name=f"split_{number}",
+                name=f"split_{part}",
             )
         )
     return out
 
 
 def strided_slice(
+    a: te.Tensor,
+    begin: Sequence[int],
+    end: Sequence[int],
+    strides: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+) -> te.Tensor:
+    """`a[begin:end:stride]` along `axes` (by default the first ones), by numpy's rules; the sizes cut have to be numbers."""
+    over = [k % len(a.shape) for k in (range(len(begin)) if axes is None else axes)]
+    steps = [1] * len(over) if strides is None else list(strides)
+    shape, starts = list(a.shape), list[Any]()
+    for k, b, e, s in zip(over, begin, end, steps, strict=True):
+        n = number(a.shape[k])
+        start, stop, step = slice(int(b), None if s < 0 and int(e) < -n else int(e), s).indices(n)
+        starts.append(const(start, "int64"))
+        shape[k] = const(len(range(start, stop, step)), "int64")
+    return slice_at(a, starts, steps, over, shape)
+
+
+def slice_at(
     x: te.Tensor, starts: Sequence[Any], strides: Sequence[int], axes: Sequence[int], shape: Sequence[Any]
 ) -> te.Tensor:
     """`x[start + i * stride]` along `axes`; starts are in range already, `shape` is the whole result's."""

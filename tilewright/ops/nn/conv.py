@@ -140,7 +140,7 @@ class Conv(Op):
         order, block = packed_layout(self.kernel_layout)
         dims = known(self, data, f"the data ({self.data_layout})", self.rank + 2)
         kernel = known(self, weight, f"the weight ({self.kernel_layout})", self.rank + 2 + bool(block))
-        table = dict(zip(self.data_layout, dims, strict=True))
+        table: dict[str, Any] = dict(zip(self.data_layout, dims, strict=True))
         taps = dict(zip(order, kernel, strict=False))
         channels = self.channels if block else taps["O"]
         if block and not self.channels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import TensorStructInfo, TupleStructInfo
 
 
-def _per_channel(op: Op, x: Any, c: int, params: list[tuple[str, Any]]) -> None:
+def _per_channel(op: Op, x: Any, c: int, params: Sequence[tuple[str, Any]]) -> None:
     """Every parameter has one value a channel, of the operand's dtype."""
     shape = known(op, x)
     for what, p in params:

@@ -14,7 +14,7 @@ from tilewright.arith.expr import PrimExpr, cast, const
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.util import accumulator, as_int, grid, simplify
 
-__all__ = ["adaptive_pool", "avg_pool", "max_pool", "pool_output"]
+__all__ = ["adaptive_pool", "avg_pool", "global_pool", "max_pool", "pool2d", "pool_output"]
 
 
 def pool_output(n: Any, kernel: int, stride: int, low: int, high: int, dilation: int, ceil_mode: bool) -> PrimExpr:
@@ -195,3 +195,27 @@ def adaptive_pool(x: te.Tensor, output: Sequence[Any], kind: str = "avg", layout
         return cast(tir.div(total(*i), cast(count, acc)), x.dtype)
 
     return te.compute(tuple(shape), mean, name="adaptive_avg_pool")
+
+
+def pool2d(
+    data: te.Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = True,
+) -> te.Tensor:
+    """Pooling over two spatial dimensions; `pool_type` is max or avg."""
+    if pool_type == "max":
+        return max_pool(data, kernel, stride, padding, dilation, ceil_mode, layout)
+    if pool_type != "avg":
+        raise ValueError(f"pool_type {pool_type!r} is not known; use max or avg")
+    return avg_pool(data, kernel, stride, padding, dilation, ceil_mode, count_include_pad, layout)
+
+
+def global_pool(data: te.Tensor, pool_type: str, layout: str = "NCHW") -> te.Tensor:
+    """One element a channel: the mean or the maximum over the spatial dimensions."""
+    return adaptive_pool(data, (1,) * len(_where(layout)), pool_type, layout)
