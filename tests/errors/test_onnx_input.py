@@ -243,3 +243,19 @@ def test_a_named_dimension_is_fixed_everywhere() -> None:
     two = graph([helper.make_node("Add", ["x", "z"], ["y"])], [value("x", ("n", 3)), value("z", ("n", 3))])
     main = from_onnx(two, shape_dict={"z": (4, 3)})["main"]
     assert [[int(d) for d in p.struct_info.shape] for p in main.params] == [[4, 3], [4, 3]]
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    fails("model.onnx", "TW0315", "pip install onnx")
+
+
+def test_an_operator_of_the_standard_without_a_row_is_expanded() -> None:
+    from tests.frontend.onnx_tools import assert_same, expected, imported
+
+    model, feeds = one_node("Shrink", [np.linspace(-2, 2, 9, dtype=np.float32)], {"lambd": 0.5, "bias": 0.25})
+    before = model.SerializeToString()
+    assert_same(imported(model, feeds), expected(model, feeds))
+    assert model.SerializeToString() == before

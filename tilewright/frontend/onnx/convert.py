@@ -14,9 +14,10 @@ import numpy as np
 
 from tilewright.arith.expr import IntImm, PrimExpr, SizeVar
 from tilewright.frontend.onnx.errors import failure, node_error, node_span
-from tilewright.frontend.onnx.node import NodeContext, Poison, Unsupported, Value
+from tilewright.frontend.onnx.expand import expand, unsupported_operators
+from tilewright.frontend.onnx.node import NodeContext, Poison, Unsupported, Value, make_shape_tensor
 from tilewright.frontend.onnx.reader import ModelSource, element_type, load, ordered, tensor_array
-from tilewright.frontend.onnx.registry import accepted_opsets, find_row, unsupported_operators
+from tilewright.frontend.onnx.registry import accepted_opsets, find_row
 from tilewright.frontend.onnx.symbolic import LIMIT, SYMBOLIC, Symbolic, evaluate
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
@@ -48,7 +49,7 @@ def from_onnx(
 
     Raises CompileError with everything that is wrong (TW03nn, see errors.py).
     """
-    source = load(model)
+    source = expand(load(model))
     return Importer(source, dict(shape_dict or {}), dtype_dict, keep_params_in_input).run()
 
 
@@ -107,7 +108,7 @@ class Importer:
 
     def check_operators(self) -> None:
         """All operators without a row, with the names and number of their nodes, in one error (TW0308)."""
-        missing = unsupported_operators(self.source)
+        missing = unsupported_operators(self.source, expanded=True)
         if missing:
             notes = tuple(
                 f"{op}: {len(nodes)} node{'s' * (len(nodes) > 1)}: {', '.join(nodes[:5])}{', ...' * (len(nodes) > 5)}"
@@ -264,8 +265,6 @@ class Importer:
             return self.constant(known)
         found = self.materialised.get(id(value))
         if found is None:
-            from tilewright.frontend.onnx.node import make_shape_tensor
-
             found = self.materialised[id(value)] = make_shape_tensor(self, value)
             self.keep_alive(value)
         return found

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontend.onnx.convert import Importer
+from tilewright.frontend.onnx.expand import expand, unsupported_operators
 from tilewright.frontend.onnx.flops import count_flops
 from tilewright.frontend.onnx.reader import ModelSource, all_nodes, element_type, load
-from tilewright.frontend.onnx.registry import unsupported_operators
 from tilewright.support.diagnostics import CompileError
 
 __all__ = ["inspect_model"]
@@ -52,7 +52,7 @@ def inspect_model(model: Any, shape_dict: Mapping[str, Sequence[Any]] | None = N
         "errors": [],
     }
     try:
-        module = Importer(source, dict(shape_dict or {}), None).run()
+        module = Importer(expand(source), dict(shape_dict or {}), None).run()
     except CompileError as error:
         facts["errors"] = [d.render() for d in error.diagnostics]
         return facts

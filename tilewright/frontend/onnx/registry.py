@@ -20,10 +20,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from tilewright.frontend.onnx.reader import ModelSource, all_nodes
 from tilewright.relax.op import ONNX_OPS
 
-__all__ = ["Row", "accepted_opsets", "find_row", "onnx_op", "supported_operators", "unsupported_operators"]
+__all__ = ["Row", "accepted_opsets", "find_row", "onnx_op", "supported_operators"]
 
 
 @dataclass(frozen=True)
@@ -98,17 +97,6 @@ def _one_to_one(op_type: str, opset: int) -> Row | None:
         return n.emit(cls(**{k: v for k, v in given.items() if v is not None})(*operands))
 
     return Row(op_type, since, convert)
-
-
-def unsupported_operators(source: ModelSource) -> dict[str, list[str]]:
-    """Operators without a row in the table, with the names of their nodes (those of subgraphs too)."""
-    missing: dict[str, list[str]] = {}
-    for node in all_nodes(source.graph):
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        if find_row(domain, node.op_type, source.opsets.get(domain, 1)) is None:
-            name = f"{domain}.{node.op_type}" if domain else str(node.op_type)
-            missing.setdefault(name, []).append(node.name or next((o for o in node.output if o), "?"))
-    return missing
 
 
 def accepted_opsets(op_type: str) -> str:
