@@ -8,6 +8,7 @@
     i32  tw_get_num_threads()
     void tw_set_cpus(ptr ids, i32 count)                 the cores to pin workers to, best first
     tw_tensor_alloc, tw_return_tensors, tw_release_tensors     (runtime_tensor.py)
+    tw_check_tensor                                            (runtime_check.py)
 
 The pool. One atomic word `generation(32) | tasks(16) | next(16)` holds the state of the one region that may run. Whoever
 finds `next < tasks` claims a task by a compare-and-swap of next + 1; since the generation is in the same word, a thread
@@ -34,6 +35,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from tilewright.backends.llvm.runtime_check import CHECK_EXPORTS, CHECK_LAYER
 from tilewright.backends.llvm.runtime_memory import BIG, HUGE, KEEP, SLOTS, memory_layer
 from tilewright.backends.llvm.runtime_os import FUTEX, os_layer, pause
 from tilewright.backends.llvm.runtime_tensor import TENSOR_EXPORTS, TENSOR_LAYER
@@ -49,6 +51,7 @@ EXPORTS = (
     "tw_get_num_threads",
     "tw_set_cpus",
     *TENSOR_EXPORTS,
+    *CHECK_EXPORTS,
 )
 """What the text defines."""
 
@@ -101,7 +104,7 @@ def runtime_text(triple: str, *, library: bool = False, atfork: str = "__registe
         parts.append(_SERIAL)
     else:
         parts += [_POOL_STATE, pause(arch), os_layer(system, arch, atfork), _POOL]
-    parts += [memory_layer(system), _ERRORS, TENSOR_LAYER]
+    parts += [memory_layer(system), _ERRORS, TENSOR_LAYER, CHECK_LAYER]
     if library:
         parts.append(_LIBRARY)
     text = "\n".join(parts)

@@ -220,7 +220,10 @@ _DTYPE_NAMES = {
     f"{name}{bits}": code | bits << 8 | 1 << 16
     for name, code, widths in (("int", 0, (4, 8, 16, 32, 64)), ("uint", 1, (1, 4, 8, 16, 32, 64)), ("float", 2, (16, 32, 64)), ("bfloat", 4, (16,)), ("complex", 5, (64, 128)))
     for bits in widths
-} | {"bool": 6 | 8 << 8 | 1 << 16}  # fmt: skip
+} | {"bool": 6 | 8 << 8 | 1 << 16} | {
+    f"float8_{form}": 7 + i | 8 << 8 | 1 << 16
+    for i, form in enumerate(("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"))
+}  # fmt: skip
 
 
 def _names(function: str, table: dict[int, str], otherwise: str) -> str:

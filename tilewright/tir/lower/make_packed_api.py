@@ -8,9 +8,10 @@ as an object (index 70: a header of 24 bytes, then a DLTensor) or as a bare DLTe
     DLTensor:   data 0 | device type 8, id 12 | ndim 16 | dtype 20: code, bits, lanes (1, 1, 2 bytes) | shape 24 |
                 strides 32 (may be null: row-major) | byte_offset 40
 
-The result is plain loop IR over raw memory, so every code generator can emit it. Nothing is read before it is known to be
-there, and what does not fit ends in a ValueError or TypeError that names the function, the parameter, what it got and what
-it needs. Symbolic dimensions are bound where they first stand alone in a shape and compared from then on.
+The result is plain loop IR over raw memory, so every code generator can emit it; what is the same for every tensor (type,
+rank, dtype, device, compact strides, memory, alignment) is one call of the runtime support, `tw_check_tensor`. Nothing is read
+before it is known to be there, and what does not fit ends in a ValueError or TypeError that names the function, the
+parameter, what it got and what it needs. Symbolic dimensions are bound where they first stand alone in a shape and compared from then on.
 
 Outputs (`attrs["num_outputs"]` = k, the last k params): a caller passes memory for all of them, or for none; then they are
 allocated with their shapes and returned, as one tensor or, with `attrs["returns_tuple"]`, as an array.
@@ -19,6 +20,7 @@ allocated with their shapes and returned, as one tensor or, with `attrs["returns
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Union
 
 from tilewright.arith.expr import (
     EQ,
@@ -29,7 +31,6 @@ from tilewright.arith.expr import (
     PrimExpr,
     StringImm,
     Var,
-    all_of,
     any_of,
     call_intrin,
     cast,
@@ -64,7 +65,10 @@ __all__ = ["PACKED_PREFIX", "dtype_word", "make_packed_api"]
 
 PACKED_PREFIX = "__tvm_ffi_"
 
-_TENSOR, _DLTENSOR = 70, 7
+Item = Union[Stmt, "tuple[Var, PrimExpr]"]
+"""A step of the function: a statement, or a variable bound for all that follows."""
+
+_NONE, _INT, _BOOL, _FLOAT, _POINTER, _DLTENSOR = 0, 1, 2, 3, 4, 7  # type indices
 _HEADER = 24
 _CPU = 1
 _CODES = {
@@ -151,39 +155,31 @@ class _Builder:
         where = f"{self.name}(): ".replace("%", "%%")
         return Evaluate(call_intrin("int32", "tir.tw_raise", StringImm(kind), StringImm(where + message), *values))
 
-    def need(self, condition: PrimExpr, kind: str, message: str, *args: PrimExpr) -> Stmt | None:
+    def need(self, condition: PrimExpr, kind: str, message: str, *args: PrimExpr) -> list[Item]:
+        """What raises unless `condition` holds; nothing where it is known to hold."""
         if isinstance(condition, IntImm):
-            return None if condition.value else self.raise_(kind, message, *args)
-        return IfThenElse(logical_not(condition), self.raise_(kind, message, *args))
+            return [] if condition.value else [self.raise_(kind, message, *args)]
+        return [IfThenElse(logical_not(condition), self.raise_(kind, message, *args))]
 
     # the whole
 
     def build(self) -> PrimFunc:
-        outputs = list(range(self.n_in, len(self.f.params)))
+        items: list[Item] = list(self.count())
+        for i in range(len(self.f.params)):
+            if i == self.n_in:
+                items += self.allocate_outputs()
+            items += self.parameter(i)
+        items += self.check_later()
         body = self.finish()
-        steps: list[tuple[int, bool]] = [(i, False) for i in range(self.n_in)] + [(i, True) for i in outputs]
-        # Symbols are bound front to back, statements are nested back to front: first the plan, then the nest.
-        pieces = [self.parameter(i, is_output) for i, is_output in steps]
-        last_checks = self.check_later()
-        for k in range(len(pieces) - 1, -1, -1):
-            checks, lets = pieces[k]
-            if k == len(pieces) - 1:
-                body = seq(*last_checks, body)
-            for var, value in reversed(lets):
-                body = LetStmt(var, value, body)
-            body = seq(*checks, body)
-            if k == self.n_in and self.n_out:
-                body = seq(*self.allocate_outputs(), body)
-        if not pieces:
-            body = seq(*last_checks, body)
-        body = seq(*self.count(), body)
+        for item in reversed(items):
+            body = LetStmt(item[0], item[1], body) if isinstance(item, tuple) else seq(item, body)
         if self.n_out:
             body = Allocate(self.outs.pointer, "int64", (_i64(self.n_out),), IntImm("bool", 1), body)
         params = (self.self_, self.args.pointer, self.num_args, self.ret)
         attrs = {"global_symbol": PACKED_PREFIX + self.name, "calling_conv": "packed"}
         return PrimFunc(params, body, None, {}, attrs)
 
-    def count(self) -> list[Stmt]:
+    def count(self) -> list[Item]:
         names = ", ".join(self.label(i) for i in range(self.n_in)).replace("%", "%%")
         takes = f"takes {self.n_in} argument{'' if self.n_in == 1 else 's'}" + (f" ({names})" if names else "")
         fits = self.n_args_are(self.n_in)
@@ -191,22 +187,18 @@ class _Builder:
             outs = ", ".join(self.label(i) for i in range(self.n_in, len(self.f.params))).replace("%", "%%")
             takes += f", or {len(self.f.params)} with memory for the results ({outs})"
             fits = any_of(fits, self.n_args_are(len(self.f.params)))
-        check = self.need(fits, "TypeError", takes + ", got %lld", self.num_args)
-        return [check] if check is not None else []
+        return self.need(fits, "TypeError", takes + ", got %lld", self.num_args)
 
     def n_args_are(self, n: int) -> PrimExpr:
         return cmp(EQ, self.num_args, const(n, "int32"))
 
-    # parameters
+    # parameters: what is to be done and bound, in order
 
-    def parameter(self, i: int, is_output: bool) -> tuple[list[Stmt], list[tuple[Var, PrimExpr]]]:
-        """Checks of parameter `i`, and what it binds for all that follows."""
+    def parameter(self, i: int) -> list[Item]:
         p = self.f.params[i]
         if p in self.f.buffer_map:
-            return self.tensor(i, self.f.buffer_map[p], is_output)
-        if p.dtype == "handle":
-            return self.handle(i, p)
-        return self.scalar(i, p)
+            return self.tensor(i, self.f.buffer_map[p])
+        return self.handle(i, p) if p.dtype == "handle" else self.scalar(i, p)
 
     def code(self, i: int) -> PrimExpr:
         return self.args.i32(4 * i)
@@ -214,20 +206,17 @@ class _Builder:
     def payload(self, i: int) -> PrimExpr:
         return self.args.i64(2 * i + 1)
 
-    def scalar(self, i: int, p: Var) -> tuple[list[Stmt], list[tuple[Var, PrimExpr]]]:
-        code, payload = self.code(i), self.payload(i)
-        numbers = [1, 2, 3] if dt.is_float(p.dtype) else [1, 2]
-        checks: list[Stmt | None] = [
-            self.need(
-                any_of(*(cmp(EQ, code, const(n, "int32")) for n in numbers)),
-                "TypeError",
-                f"parameter {_quote(p.name)} must be a number ({p.dtype}), got %s",
-                _type_name(code),
-            )
-        ]
+    def is_code(self, i: int, *codes: int) -> PrimExpr:
+        return any_of(*(cmp(EQ, self.code(i), const(n, "int32")) for n in codes))
+
+    def scalar(self, i: int, p: Var) -> list[Item]:
+        payload = self.payload(i)
+        codes = (_INT, _BOOL, _FLOAT) if dt.is_float(p.dtype) else (_INT, _BOOL)
+        message = f"parameter {_quote(p.name)} must be a number ({p.dtype}), got %s"
+        items = self.need(self.is_code(i, *codes), "TypeError", message, _type_name(self.code(i)))
         if dt.is_float(p.dtype):
             real = call_intrin("float64", "tir.reinterpret", payload)
-            value = cast(select(cmp(EQ, code, const(3, "int32")), real, cast(payload, "float64")), p.dtype)
+            value = cast(select(self.is_code(i, _FLOAT), real, cast(payload, "float64")), p.dtype)
         elif dt.is_bool(p.dtype):
             value = cmp(NE, payload, _i64(0))
         else:
@@ -236,237 +225,107 @@ class _Builder:
                 low, high = dt.min_value(p.dtype), dt.max_value(p.dtype)
                 fits = logical_and(cmp(LE, _i64(low), payload), cmp(LE, payload, _i64(high)))
                 message = f"parameter {_quote(p.name)} is %lld, which {p.dtype} cannot hold"
-                checks.append(self.need(fits, "ValueError", message, payload))
-        if p in self.bound:
-            message = f"parameter {_quote(p.name)} is %lld, but the shapes say %lld"
-            checks.append(self.need(cmp(EQ, p, value), "ValueError", message, value, p))
-            return [c for c in checks if c is not None], []
+                items += self.need(fits, "ValueError", message, payload)
+        if p not in self.bound:
+            self.bound.add(p)
+            return [*items, (p, value)]
+        message = f"parameter {_quote(p.name)} is %lld, but the shapes say %lld"
+        return items + self.need(cmp(EQ, p, value), "ValueError", message, value, p)
+
+    def handle(self, i: int, p: Var) -> list[Item]:
+        message = f"parameter {_quote(p.name)} must be a pointer or None, got %s"
+        fits = self.is_code(i, _NONE, _POINTER, _DLTENSOR)
         self.bound.add(p)
-        return [c for c in checks if c is not None], [(p, value)]
+        return [*self.need(fits, "TypeError", message, _type_name(self.code(i))), (p, _pointer(self.payload(i)))]
 
-    def handle(self, i: int, p: Var) -> tuple[list[Stmt], list[tuple[Var, PrimExpr]]]:
-        code = self.code(i)
-        fits = any_of(*(cmp(EQ, code, const(n, "int32")) for n in (0, 4, _DLTENSOR)))
-        check = self.need(
-            fits, "TypeError", f"parameter {_quote(p.name)} must be a pointer or None, got %s", _type_name(code)
-        )
-        self.bound.add(p)
-        return [check] if check is not None else [], [(p, _pointer(self.payload(i)))]
-
-    def dl_address(self, i: int, is_output: bool) -> PrimExpr:
-        """The address of the DLTensor of parameter `i`."""
-        skip = select(cmp(EQ, self.code(i), const(_TENSOR, "int32")), _i64(_HEADER), _i64(0))
-        given = self.payload(i) + skip
-        if not is_output:
-            return given
-        made = self.outs.i64(i - self.n_in) + _i64(_HEADER)
-        return if_then_else(self.n_args_are(len(self.f.params)), given, made)
-
-    def tensor(self, i: int, b: Buffer, is_output: bool) -> tuple[list[Stmt], list[tuple[Var, PrimExpr]]]:
-        name = _quote(b.name)
-        code = self.code(i)
-        is_tensor = any_of(*(cmp(EQ, code, const(n, "int32")) for n in (_TENSOR, _DLTENSOR)))
-        wants = f"parameter {name} must be a tensor ({_describe(b)}), got "
-        typed = [
-            self.need(is_tensor, "TypeError", wants + "%s", _type_name(code)),
-            self.need(cmp(NE, self.payload(i), _i64(0)), "TypeError", wants + "a null pointer"),
+    def tensor(self, i: int, b: Buffer) -> list[Item]:
+        """The checks of the runtime support, then sizes, explicit strides, the memory."""
+        dl, sizes = _View(Var(f"{b.name}_dl", "handle")), _View(Var(f"{b.name}_shape", "handle"))
+        leave = Evaluate(call_intrin("int32", "tir.ret", const(-1, "int32")))
+        items: list[Item] = [
+            (dl.pointer, self.checked(i, b)),
+            IfThenElse(cmp(EQ, _address(dl.pointer), _i64(0)), leave),
         ]
-        found = [c for c in typed if c is not None]
-        if is_output:  # present only if the caller gave them
-            found = [IfThenElse(self.n_args_are(len(self.f.params)), seq(*found))]
-        dl = _View(Var(f"{b.name}_dl", "handle"))
-        shape, strides = _View(Var(f"{b.name}_shape", "handle")), _View(Var(f"{b.name}_strides", "handle"))
-        address = self.dl_address(i, is_output)
-        again = _View(Var(f"{b.name}_view", "handle"))
-        lets: list[tuple[Var, PrimExpr]] = [(again.pointer, _pointer(address))]
-        checks: list[Stmt | None] = [*self.head_checks(b, dl)]
-        inner: list[Stmt | None] = []
-        self.shape_checks(i, b, shape, inner, lets, again)
-        self.stride_checks(i, b, dl, shape, strides, inner, lets, again)
-        self.data_checks(b, dl, shape, inner, lets, again)
-        body = seq(*[c for c in inner if c is not None])
-        body = LetStmt(strides.pointer, _pointer(dl.i64(4)), body)
-        body = LetStmt(shape.pointer, _pointer(dl.i64(3)), body)
-        body = LetStmt(dl.pointer, _pointer(address), seq(*[c for c in checks if c is not None], body))
-        return [*found, body], lets
+        if b.shape:
+            items.append((sizes.pointer, _pointer(dl.i64(3))))
+        for d, want in enumerate(b.shape):
+            items += self.match(i, f"dimension {d}", sizes.i64(d), want)
+        if b.strides:
+            steps = _View(Var(f"{b.name}_strides", "handle"))
+            items.append((steps.pointer, _pointer(dl.i64(4))))
+            absent = cmp(EQ, dl.i64(4), _i64(0))
+            for d, want in enumerate(b.strides):
+                compact = _product([sizes.i64(j) for j in range(d + 1, len(b.shape))])
+                items += self.match(i, f"stride {d}", if_then_else(absent, compact, steps.i64(d)), want)
+        data = dl.i64(0) + dl.i64(5)
+        if b.elem_offset is not None and not (isinstance(b.elem_offset, IntImm) and b.elem_offset.value == 0):
+            data = dl.i64(0)
+            items += self.match(i, "the element offset", dl.i64(5) // _i64(dt.storage_bytes(b.dtype)), b.elem_offset)
+        if b.data not in self.bound:
+            self.bound.add(b.data)
+            items.append((b.data, _pointer(data)))
+        return items
 
-    def head_checks(self, b: Buffer, dl: _View) -> list[Stmt | None]:
-        """Rank, dtype, device."""
-        name, n = _quote(b.name), len(b.shape)
-        word = dl.i32(5)
-        got = _dtype_name(word)
-        return [
-            self.need(
-                cmp(EQ, dl.i32(4), const(n, "int32")),
-                "ValueError",
-                f"parameter {name} must have {n} dimension{'' if n == 1 else 's'} ({_describe(b)}), got %lld",
-                dl.i32(4),
-            ),
-            self.need(
-                cmp(EQ, word, const(dtype_word(b.dtype), "int32")),
-                "TypeError",
-                f"parameter {name} must be of dtype {b.dtype}, got %s",
-                got,
-            ),
-            self.need(
-                cmp(EQ, dl.i32(2), const(_CPU, "int32")),
-                "ValueError",
-                f"parameter {name} must be in the memory of the CPU (device type 1), got device type %lld",
-                dl.i32(2),
-            ),
-        ]
-
-    def equal(self, i: int, what: str, got: PrimExpr, want: PrimExpr) -> Stmt | None:
-        text = "" if isinstance(want, (IntImm, Var)) else f" (= {_text(want)})"
-        if isinstance(want, Var):
-            text = f" ({_text(want)}, from an argument before)"
-        return self.need(
-            cmp(EQ, got, cast(want, "int64")),
-            "ValueError",
-            f"{what} of parameter {_quote(self.label(i))} is %lld, it must be %lld{text}",
-            got,
-            want,
+    def checked(self, i: int, b: Buffer) -> PrimExpr:
+        """A pointer to the DLTensor of parameter `i`, once the runtime support has looked at it; null: an error was raised."""
+        bytes_ = dt.storage_bytes(b.dtype)
+        check = call_intrin(
+            "handle",
+            "tir.call_extern",
+            StringImm("tw_check_tensor"),
+            StringImm(self.name),
+            StringImm(b.name),
+            StringImm(f"{b.dtype} [{', '.join(map(_plain, b.shape))}]"),
+            self.args.at(2 * i),
+            const(dtype_word(b.dtype), "int32"),
+            const(len(b.shape), "int32"),
+            const(min(bytes_ & -bytes_, 16), "int32"),
+            const(int(bool(b.strides)), "int32"),
         )
+        if i < self.n_in:
+            return check
+        made = _pointer(self.outs.i64(i - self.n_in) + _i64(_HEADER))
+        return if_then_else(self.n_args_are(len(self.f.params)), check, made)
 
-    def match(
-        self,
-        i: int,
-        what: str,
-        got: PrimExpr,
-        again: PrimExpr,
-        want: PrimExpr,
-        checks: list[Stmt | None],
-        lets: list[tuple[Var, PrimExpr]],
-    ) -> None:
-        """`got` must be `want`: binds a new symbol, checks a known expression, puts off what is not known yet. `again` is
-        the same value where the lets stand."""
+    def match(self, i: int, what: str, got: PrimExpr, want: PrimExpr) -> list[Item]:
+        """`got` must be `want`: binds a new symbol, checks a known expression, puts off what is not known yet."""
         if isinstance(want, Var) and want not in self.bound:
             self.bound.add(want)
-            lets.append((want, cast(again, want.dtype)))
+            items: list[Item] = []
             if dt.bits(want.dtype) < 64:
                 fits = cmp(LE, got, _i64(dt.max_value(want.dtype)))
                 message = f"{what} of parameter {_quote(self.label(i))} is %lld, which {want.dtype} cannot hold"
-                checks.append(self.need(fits, "ValueError", message, got))
-            return
-        unknown = [v for v in free_vars(want) if v not in self.bound]
-        new_here = {v for v, _ in lets}
-        if unknown or any(v in new_here for v in free_vars(want)):
-            var = Var(f"{self.label(i)}_{what.split()[0]}_{len(lets)}", "int64")
-            lets.append((var, again))
-            self.later.append((i, what, var, want))
-            return
-        checks.append(self.equal(i, what, got, want))
+                items = self.need(fits, "ValueError", message, got)
+            return [*items, (want, cast(got, want.dtype))]
+        if all(v in self.bound for v in free_vars(want)):
+            return self.equal(i, what, got, want)
+        var = Var(f"{self.label(i)}_{what.replace(' ', '_')}", "int64")
+        self.later.append((i, what, var, want))
+        return [(var, got)]
 
-    def check_later(self) -> list[Stmt]:
-        out: list[Stmt] = []
+    def equal(self, i: int, what: str, got: PrimExpr, want: PrimExpr) -> list[Item]:
+        text = "" if isinstance(want, IntImm) else f" (= {_text(want)})"
+        if isinstance(want, Var):
+            text = f" ({_text(want)}, from an argument before)"
+        message = f"{what} of parameter {_quote(self.label(i))} is %lld, it must be %lld{text}"
+        return self.need(cmp(EQ, got, cast(want, "int64")), "ValueError", message, got, want)
+
+    def check_later(self) -> list[Item]:
+        items: list[Item] = []
         for i, what, got, want in self.later:
             for v in free_vars(want):
                 if v not in self.bound:
                     raise CompileError.at(
                         "TW0530",
-                        f"{self.name}: {what} of parameter {self.label(i)!r} is {_text(want)}, but no argument tells {v.name}",
+                        f"{self.name}: {what} of parameter {self.label(i)!r} is {_plain(want)}, but no argument tells {v.name}",
                         hint=f"let {v.name} stand alone as a dimension of some parameter, or make it a parameter",
                     )
-            check = self.equal(i, what, got, want)
-            if check is not None:
-                out.append(check)
-        return out
-
-    def shape_checks(
-        self,
-        i: int,
-        b: Buffer,
-        shape: _View,
-        checks: list[Stmt | None],
-        lets: list[tuple[Var, PrimExpr]],
-        again: _View,
-    ) -> None:
-        if not b.shape:
-            return
-        outer = _View(Var(f"{b.name}_dims", "handle"))
-        if any(free_vars(d) for d in b.shape):
-            lets.append((outer.pointer, _pointer(again.i64(3))))
-        for d, want in enumerate(b.shape):
-            self.match(i, f"dimension {d}", shape.i64(d), outer.i64(d), want, checks, lets)
-
-    def stride_checks(
-        self,
-        i: int,
-        b: Buffer,
-        dl: _View,
-        shape: _View,
-        strides: _View,
-        checks: list[Stmt | None],
-        lets: list[tuple[Var, PrimExpr]],
-        again: _View,
-    ) -> None:
-        n = len(b.shape)
-        if not n:
-            return
-        absent = cmp(EQ, dl.i64(4), _i64(0))
-        if b.strides:
-            outer, dims = _View(Var(f"{b.name}_steps", "handle")), _View(Var(f"{b.name}_extents", "handle"))
-            lets += [(outer.pointer, _pointer(again.i64(4))), (dims.pointer, _pointer(again.i64(3)))]
-            none = cmp(EQ, again.i64(4), _i64(0))
-            for d, want in enumerate(b.strides):
-                got = if_then_else(absent, _product([shape.i64(j) for j in range(d + 1, n)]), strides.i64(d))
-                later = if_then_else(none, _product([dims.i64(j) for j in range(d + 1, n)]), outer.i64(d))
-                self.match(i, f"stride {d}", got, later, want, checks, lets)
-            return
-        expected = [_product([shape.i64(j) for j in range(d + 1, n)]) for d in range(n)]
-        empty = any_of(*(cmp(EQ, shape.i64(d), _i64(0)) for d in range(n)))
-        fits = all_of(
-            *(
-                any_of(cmp(EQ, strides.i64(d), expected[d]), cmp(EQ, shape.i64(d), _i64(1)))
-                for d in range(n - 1, -1, -1)
-            )
-        )
-        ask = ", ".join(["%lld"] * n)
-        bad = self.need(
-            any_of(fits, empty),
-            "ValueError",
-            f"parameter {_quote(b.name)} must be row-major and compact: its strides are ({ask}), they must be ({ask})",
-            *(strides.i64(d) for d in range(n)),
-            *expected,
-        )
-        if bad is not None:
-            checks.append(IfThenElse(logical_not(absent), bad))
-
-    def data_checks(
-        self,
-        b: Buffer,
-        dl: _View,
-        shape: _View,
-        checks: list[Stmt | None],
-        lets: list[tuple[Var, PrimExpr]],
-        again: _View,
-    ) -> None:
-        """Memory is there, aligned to its elements; bind the pointer, and the offset if it is a symbol."""
-        bytes_ = dt.storage_bytes(b.dtype)
-        alignment = min(bytes_ & -bytes_, 16)
-        address = dl.i64(0) + dl.i64(5)
-        filled = all_of(*(cmp(NE, shape.i64(d), _i64(0)) for d in range(len(b.shape))))
-        null = logical_and(cmp(EQ, dl.i64(0), _i64(0)), filled)
-        name = _quote(b.name)
-        checks.append(self.need(logical_not(null), "ValueError", f"parameter {name} has a null data pointer"))
-        if alignment > 1:
-            off = address & _i64(alignment - 1)
-            message = f"parameter {name} must be aligned to {alignment} bytes, its address is %lld past that"
-            checks.append(self.need(cmp(EQ, off, _i64(0)), "ValueError", message, off))
-        data: PrimExpr = again.i64(0) + again.i64(5)
-        if b.elem_offset is not None and not (isinstance(b.elem_offset, IntImm) and b.elem_offset.value == 0):
-            data = again.i64(0)
-            index = next(k for k, p in enumerate(self.f.params) if self.f.buffer_map.get(p) is b)
-            got, later = dl.i64(5) // _i64(bytes_), again.i64(5) // _i64(bytes_)
-            self.match(index, "the element offset", got, later, b.elem_offset, checks, lets)
-        if b.data in self.bound:
-            return
-        self.bound.add(b.data)
-        lets.append((b.data, _pointer(data)))
+            items += self.equal(i, what, got, want)
+        return items
 
     # outputs and the end
 
-    def allocate_outputs(self) -> list[Stmt]:
+    def allocate_outputs(self) -> list[Item]:
         """Where the caller gave no memory for the results: make tensors. Else the cells hold null."""
         outs = [self.f.buffer_map[p] for p in self.f.params[self.n_in :]]
         rank = max([len(b.shape) for b in outs] + [1])
@@ -498,7 +357,7 @@ class _Builder:
             if v not in self.input_symbols:
                 raise CompileError.at(
                     "TW0530",
-                    f"{self.name}: the result {b.name!r} has a dimension {_text(dim)}, but no argument tells {v.name}",
+                    f"{self.name}: the result {b.name!r} has a dimension {_plain(dim)}, but no argument tells {v.name}",
                     hint=f"let {v.name} stand alone as a dimension of some parameter, or make it a parameter",
                 )
 
@@ -562,24 +421,18 @@ def _quote(name: str) -> str:
     return "'" + name.replace("%", "%%") + "'"
 
 
-def _text(e: PrimExpr) -> str:
-    """An expression as text for a printf format."""
+def _plain(e: PrimExpr) -> str:
+    """An expression as text."""
     if isinstance(e, IntImm):
         return str(e.value)
-    if isinstance(e, Var):
-        return e.name.replace("%", "%%")
-    return repr(e).replace("%", "%%")
+    return e.name if isinstance(e, Var) else repr(e)
 
 
-def _describe(b: Buffer) -> str:
-    return f"{b.dtype} [{', '.join(_text(d) for d in b.shape)}]"
+def _text(e: PrimExpr) -> str:
+    """An expression as text in a printf format."""
+    return _plain(e).replace("%", "%%")
 
 
 def _type_name(code: PrimExpr) -> PrimExpr:
     """What a type index means, as text for a message (a function of the runtime support)."""
     return call_intrin("handle", "tir.call_extern", StringImm("tw_type_name"), code)
-
-
-def _dtype_name(word: PrimExpr) -> PrimExpr:
-    """The name of a dtype in memory, as text for a message (a function of the runtime support)."""
-    return call_intrin("handle", "tir.call_extern", StringImm("tw_dtype_name"), word)
