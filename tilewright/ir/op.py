@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tilewright.ir.node import Node, node
+from tilewright.support.lazy import resolve
 
 __all__ = ["BaseExpr", "GlobalVar", "Op", "PrimType", "PointerType", "Type"]
 
@@ -58,7 +59,10 @@ _OPS: dict[str, Op] = {}
 
 @node
 class GlobalVar(BaseExpr):
-    """Refers to a function of the module by name."""
+    """Refers to a function of the module by name. Calling it builds the call of a graph function."""
 
     identity: ClassVar[bool] = True
     name_hint: str
+
+    def __call__(self, *args: Any) -> Any:
+        return resolve("relax.call")(self, *args)

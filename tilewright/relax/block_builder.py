@@ -413,7 +413,7 @@ class BlockBuilder:
         si = e.tuple_value.struct_info
         if isinstance(si, TupleStructInfo):
             if not -len(si.fields) <= e.index < len(si.fields):
-                raise CompileError.at("TW0204", f"index {e.index} of a tuple of {len(si.fields)}", e.span)
+                raise CompileError.at("TW0214", f"index {e.index} of a tuple of {len(si.fields)}", e.span)
             return si.fields[e.index]
         return ObjectStructInfo()
 

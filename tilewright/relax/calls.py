@@ -21,7 +21,7 @@ from tilewright.relax.op import Op
 from tilewright.relax.struct_info import ObjectStructInfo, StructInfo, TupleStructInfo
 
 __all__ = [
-    "CallDPSPacked", "CallPacked", "CallPurePacked", "CallTIR", "CallTIRInplace", "call_dps_packed", "call_packed",
+    "CallDPSPacked", "CallPacked", "CallPurePacked", "CallTIR", "CallTIRInplace", "call_dps_packed", "call_function", "call_packed",
     "call_pure_packed", "call_tir", "call_tir_inplace", "is_call_dps_packed", "is_call_packed",
     "is_call_tir", "is_impure",
 ]  # fmt: skip
@@ -116,6 +116,11 @@ def call_packed(func: str | ExternFunc, *args: Any, sinfo_args: Any = None) -> C
 def call_pure_packed(func: str | ExternFunc, *args: Any, sinfo_args: Any = None) -> Call:
     """The call of a registered function that has no effects, so that it may be dropped or moved."""
     return _packed(_CALL_PURE, func, args, sinfo_args)
+
+
+def call_function(func: Any, *args: Any) -> Call:
+    """The call of a graph function of the module (by its GlobalVar), or of a variable that holds one."""
+    return Call(func, tuple(convert(a) for a in args))
 
 
 def is_call_tir(e: Any) -> bool:

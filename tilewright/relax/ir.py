@@ -21,10 +21,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from tilewright.arith.expr import IntImm, PrimExpr, convert
+from tilewright.ir.dtype import to_numpy
 from tilewright.ir.module import BaseFunc
 from tilewright.ir.node import DEF, INFO, Node, info, node
 from tilewright.ir.op import BaseExpr, GlobalVar
 from tilewright.relax.struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, dims
+from tilewright.support.lazy import resolve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,9 +43,88 @@ __all__ = [
 
 @node
 class Expr(BaseExpr):
-    """The root of graph expressions; `struct_info` is filled in by the BlockBuilder."""
+    """The root of graph expressions; `struct_info` is filled in by the BlockBuilder.
+
+    Python's operators build calls (`x + y` is `relax.add`); a number beside an expression takes its dtype. `t[i]` is a field
+    of a tuple. `==` compares identity: use `relax.op.equal` for elements.
+    """
 
     struct_info: StructInfo | None = info(default=None)
+
+    def __add__(self, other: Any) -> Call:
+        return _operator("add", self, other)
+
+    def __radd__(self, other: Any) -> Call:
+        return _operator("add", other, self)
+
+    def __sub__(self, other: Any) -> Call:
+        return _operator("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Call:
+        return _operator("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Call:
+        return _operator("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Call:
+        return _operator("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Call:
+        return _operator("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Call:
+        return _operator("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Call:
+        return _operator("floor_divide", self, other)
+
+    def __mod__(self, other: Any) -> Call:
+        return _operator("floor_mod", self, other)
+
+    def __pow__(self, other: Any) -> Call:
+        return _operator("power", self, other)
+
+    def __neg__(self) -> Call:
+        return _operator("negative", self)
+
+    def __lt__(self, other: Any) -> Call:
+        return _operator("less", self, other)
+
+    def __le__(self, other: Any) -> Call:
+        return _operator("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Call:
+        return _operator("greater", self, other)
+
+    def __ge__(self, other: Any) -> Call:
+        return _operator("greater_equal", self, other)
+
+    def __getitem__(self, index: int) -> Any:
+        fields = getattr(self.struct_info, "fields", None)
+        if fields is None:
+            raise TypeError("only a tuple can be indexed; take elements of a tensor with relax.op.strided_slice or take")
+        if not -len(fields) <= index < len(fields):
+            raise IndexError(f"index {index} of a tuple of {len(fields)}")
+        return TupleGetItem(self, index % len(fields), struct_info=fields[index])
+
+    def astype(self, dtype: str) -> Call:
+        """The elements converted to `dtype`."""
+        return resolve("ops.root").astype(self, dtype)
+
+    def __call__(self, *args: Any) -> Call:
+        """A call of the function that this expression holds."""
+        from tilewright.relax.build import convert as convert_operand
+
+        return Call(self, tuple(convert_operand(a) for a in args))
+
+
+def _operator(name: str, *operands: Any) -> Call:
+    """A call of an operator; Python numbers become constants of the dtype of the expression beside them."""
+    import numpy as np
+
+    dtype = next((d for o in operands if (d := getattr(getattr(o, "struct_info", None), "dtype", ""))), "float32")
+    args = [Constant(np.asarray(o, to_numpy(dtype))) if isinstance(o, (bool, int, float)) else o for o in operands]
+    return getattr(resolve("ops.root"), name)(*args)
 
 
 @node

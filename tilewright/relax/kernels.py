@@ -37,7 +37,7 @@ __all__ = ["call_te", "inline_scalar", "kernel_name", "mentioned"]
 def kernel_name(func: Callable[..., Any]) -> str:
     """A kernel's name: of the operator whose `compute` it is, or of the function."""
     owner = getattr(func, "__self__", None)
-    name = owner.name if isinstance(owner, Op) else getattr(func, "__name__", "kernel")
+    name = owner.name.rpartition(".")[2] if isinstance(owner, Op) else getattr(func, "__name__", "kernel")
     name = name.strip("<>")
     return "".join(c if c.isalnum() else "_" for c in name)
 

@@ -204,7 +204,7 @@ class Evaluator:
                 kwargs.update(self.eval(k.value))
             else:
                 kwargs[k.arg] = self.eval(k.value)
-        if self.call_hook is not None and not callable(func):
+        if self.call_hook is not None and (isinstance(func, Node) or not callable(func)):
             return self.call_hook(func, args, kwargs)
         return func(*args, **kwargs)
 

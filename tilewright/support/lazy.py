@@ -26,6 +26,7 @@ LAZY: dict[str, str] = {
     "artifact.write": "tilewright.backends.llvm.artifact:write",
     "artifact.load": "tilewright.backends.llvm.artifact:load",
     "ops.root": "tilewright.ops.api:ROOT",
+    "relax.call": "tilewright.relax.calls:call_function",
     "relax.build": "tilewright.driver.vm:build",
     "relax.vm": "tilewright.driver.vm:VirtualMachine",
     "relax.vm_executable": "tilewright.driver.vm:VMExecutable",
