@@ -62,9 +62,19 @@ def module(samples: list[Sample]) -> tuple[Any, list[Any], list[int]]:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_native(name: str) -> None:
+    check(OPS[name].samples()[:3])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in OPERATORS if len(OPS[n].samples()) > 3])
+def test_native_rest(name: str) -> None:
+    check(OPS[name].samples()[3:])
+
+
+def check(samples: list[Sample]) -> None:
+    """One module of all samples, compiled and called once."""
     import tilewright as tw
 
-    samples = OPS[name].samples()
     mod, arrays, counts = module(samples)
     exe = tw.compile(mod, cache=False)
     out = exe(*arrays)
