@@ -13,39 +13,22 @@ from typing import Any
 
 from tilewright.arith import expr as ex
 from tilewright.arith.expr import IntImm, PrimExpr, Var
-from tilewright.arith.facts import Facts
 from tilewright.arith.linear import expr_key
-from tilewright.arith.poly import Atoms, Poly, add_into, combine, constant_of, multiply, scale
+from tilewright.arith.poly import Poly, add_into, combine, constant_of, multiply, scale
 from tilewright.arith.simplify import match
+from tilewright.arith.simplify.base import INDEX, LIMIT
+from tilewright.arith.simplify.conditions import Conditions
 from tilewright.arith.simplify.divide import floor_div, floor_mod, merge, symbolic_div, symbolic_mod
-from tilewright.ir.node import Node, map_children
+from tilewright.ir.node import Node, map_children, walk
 from tilewright.ir.op import Op
 
 __all__ = ["Simplifier"]
 
-_INDEX = ("int32", "int64")
 _MERGING = frozenset(("div", "mod", "sdiv", "smod"))
-TRUE, FALSE = IntImm("bool", 1), IntImm("bool", 0)
-_LIMIT = 20000
 
 
-class Simplifier:
-    """Simplifies under what its `facts` say. `known` are conditions that hold or not, by key; `values` replace variables."""
-
-    def __init__(self) -> None:
-        self.atoms = Atoms()
-        self.facts = Facts(self.atoms)
-        self.known: dict[Any, bool] = {}
-        self.values: dict[Var, PrimExpr] = {}
-        self.memo: dict[int, tuple[PrimExpr, Poly]] = {}
-        self.conditions: dict[int, tuple[PrimExpr, PrimExpr]] = {}
-        self.depth = 0
-
-    def forget(self) -> None:
-        """Drop what was computed, because the facts changed."""
-        self.memo = {}
-        self.conditions = {}
-        self.facts.memo.clear()
+class Simplifier(Conditions):
+    """Simplifies under what its `facts` say."""
 
     # ---- entry -----------------------------------------------------------------------------------------------------------
 
@@ -54,7 +37,7 @@ class Simplifier:
         kind = type(e)
         if kind is IntImm or kind is ex.FloatImm or kind is ex.StringImm:
             return e
-        if e.dtype in _INDEX:
+        if e.dtype in INDEX:
             return self.shown(self.poly(e), e.dtype)
         if e.dtype == "bool":
             return self.condition(e)
@@ -83,7 +66,7 @@ class Simplifier:
         method = _POLY.get(type(e))
         out = method(self, e) if method is not None else self.generic_parts(e)
         self.depth -= 1
-        if len(self.memo) > _LIMIT:
+        if len(self.memo) > LIMIT:
             self.memo.clear()
         self.memo[id(e)] = (e, out)
         return out
@@ -271,192 +254,6 @@ class Simplifier:
         """A child, simplified where it is an expression."""
         return self.simplify(c) if isinstance(c, PrimExpr) else c if c.identity else map_children(c, self.part)
 
-    # ---- conditions ------------------------------------------------------------------------------------------------------
-
-    def proves(self, condition: PrimExpr) -> bool:
-        """Does the condition hold?"""
-        out = self.condition(condition)
-        return isinstance(out, IntImm) and out.value != 0
-
-    def condition(self, e: PrimExpr) -> PrimExpr:
-        """The simplest form known of a bool."""
-        if type(e) is IntImm:
-            return e
-        found = self.conditions.get(id(e))
-        if found is not None:
-            return found[1]
-        self.depth += 1
-        out = self._condition(e)
-        self.depth -= 1
-        if len(self.conditions) > _LIMIT:
-            self.conditions.clear()
-        self.conditions[id(e)] = (e, out)
-        return out
-
-    def _condition(self, e: Any) -> PrimExpr:
-        if isinstance(e, ex.And):
-            return self._and(e)
-        if isinstance(e, ex.Or):
-            return self._or(e)
-        if isinstance(e, ex.Not):
-            return self._not(e)
-        if isinstance(e, ex.CmpOp) and e.a.dtype in _INDEX:
-            return self.comparison(e)
-        if isinstance(e, ex.Call) and isinstance(e.op, Op) and e.op.name == "tir.likely":
-            inner = self.condition(e.args[0])
-            return inner if isinstance(inner, IntImm) or inner is e.args[0] else ex.Call("bool", e.op, (inner,))
-        if isinstance(e, ex.Select):
-            c = self.condition(e.condition)
-            if isinstance(c, IntImm):
-                return self.condition(e.true_value if c.value else e.false_value)
-            yes = self.under(c, lambda: self.condition(e.true_value))
-            no = self.under(ex.Not(c), lambda: self.condition(e.false_value))
-            return self.ruled(ex.Select(c, yes, no))
-        if isinstance(e, Var):
-            value = self.values.get(e)
-            return self.recall(e if value is None else value)
-        return self.recall(self.ruled(map_children(e, self.part)))
-
-    def recall(self, e: PrimExpr) -> PrimExpr:
-        """The constant, if the condition is known to hold or not."""
-        if self.known:
-            known = self.known.get(expr_key(e))
-            if known is not None:
-                return TRUE if known else FALSE
-        return e
-
-    def ruled(self, e: PrimExpr) -> PrimExpr:
-        """What the rules make of a condition of simplified parts; simplified again if they did anything."""
-        sides: Any = e
-        dtype = sides.a.dtype if isinstance(e, ex.CmpOp) else "bool"
-        new = match.apply(e, dtype, self.proves) if self.depth < 120 else None
-        return e if new is None else self.condition(new)
-
-    def _and(self, e: ex.And) -> PrimExpr:
-        a = self.condition(e.a)
-        if isinstance(a, IntImm):
-            return self.condition(e.b) if a.value else a
-        b = self.under(a, lambda: self.condition(e.b))
-        if isinstance(b, IntImm):
-            return a if b.value else b
-        a2 = self.under(b, lambda: self.condition(a))
-        if isinstance(a2, IntImm):
-            return b if a2.value else a2
-        return self.ruled(e if a is e.a and b is e.b else ex.And(a, b))
-
-    def _or(self, e: ex.Or) -> PrimExpr:
-        a = self.condition(e.a)
-        if isinstance(a, IntImm):
-            return a if a.value else self.condition(e.b)
-        b = self.under(ex.Not(a), lambda: self.condition(e.b))
-        if isinstance(b, IntImm):
-            return b if b.value else a
-        a2 = self.under(ex.Not(b), lambda: self.condition(a))
-        if isinstance(a2, IntImm):
-            return a2 if a2.value else b
-        return self.ruled(e if a is e.a and b is e.b else ex.Or(a, b))
-
-    def _not(self, e: ex.Not) -> PrimExpr:
-        a = self.condition(e.a)
-        if isinstance(a, IntImm):
-            return FALSE if a.value else TRUE
-        return self.recall(self.ruled(e if a is e.a else ex.Not(a)))
-
-    def comparison(self, e: Any) -> PrimExpr:
-        """A comparison of integers, as `0 <= p` or `0 == p`."""
-        kind = type(e)
-        a, b = (e.b, e.a) if kind in (ex.GT, ex.GE) else (e.a, e.b)
-        p = combine(self.poly(b), self.poly(a), -1)
-        if any(self.atoms.table[n].kind == "sum" for m in p for n in m):
-            q = self.atoms.expand(p)
-            p = q if len(q) <= len(p) else p
-        if kind in (ex.EQ, ex.NE):
-            return self.equality(merge(self, p, a.dtype), a.dtype, kind is ex.NE)
-        if kind in (ex.LT, ex.GT):
-            p = combine(p, {(): -1})
-        return self.inequality(merge(self, p, a.dtype), a.dtype)
-
-    def inequality(self, p: Poly, dtype: str) -> PrimExpr:
-        """p >= 0"""
-        if self.facts.not_negative(p):
-            return TRUE
-        if self.facts.not_negative(combine(scale(p, -1), {(): -1})):
-            return FALSE
-        k = p.get((), 0)
-        terms = {m: c for m, c in p.items() if m}
-        g = math.gcd(*terms.values())
-        if g > 1:
-            terms = {m: c // g for m, c in terms.items()}
-            k //= g
-        single = next(iter(terms)) if len(terms) == 1 else None
-        if single is not None and len(single) == 1 and self.atoms.table[single[0]].kind == "div":
-            atom = self.atoms.table[single[0]]  # x // c >= -k is x >= -k*c; x // c <= k is x <= k*c + c-1
-            if terms[single] == 1:
-                return self.inequality(combine(atom.num, {(): k * atom.den}), dtype)
-            if terms[single] == -1:
-                return self.inequality(combine({(): k * atom.den + atom.den - 1}, atom.num, -1), dtype)
-        return self.recall(self.ruled(self._order(terms, k, dtype)))
-
-    def _order(self, terms: Poly, k: int, dtype: str) -> PrimExpr:
-        """terms + k >= 0, with positive terms on one side and negative ones on the other."""
-        more = {m: c for m, c in terms.items() if c > 0}
-        less = {m: -c for m, c in terms.items() if c < 0}
-        right = self.atoms.expr(more, dtype)
-        left = self.atoms.expr(less, dtype)
-        if not less:
-            return ex.GE(right, IntImm(dtype, -k))
-        if not more:
-            return ex.LT(left, IntImm(dtype, k + 1))
-        if k == 0:
-            return ex.LE(left, right)
-        if k == -1:
-            return ex.LT(left, right)
-        if k > 0:
-            return ex.LE(left, ex.Add(right, IntImm(dtype, k)))
-        return ex.LE(ex.Add(left, IntImm(dtype, -k)), right)
-
-    def equality(self, p: Poly, dtype: str, negated: bool) -> PrimExpr:
-        """p == 0, or its opposite"""
-        yes, no = (FALSE, TRUE) if negated else (TRUE, FALSE)
-        if not p:
-            return yes
-        low, high = self.facts.bound(p)
-        if low > 0 or high < 0:
-            return no
-        k = p.get((), 0)
-        terms = {m: c for m, c in p.items() if m}
-        if not terms:
-            return no
-        g = math.gcd(*terms.values())
-        if k % g:
-            return no
-        coefficient, base = self.facts.remainder(p)
-        if coefficient and base % coefficient:
-            return no
-        plus_one = {(): -1}
-        if self.facts.positive or self.facts.symbolic:
-            if self.facts.not_negative(combine(p, plus_one)) or self.facts.not_negative(
-                combine(scale(p, -1), plus_one)
-            ):
-                return no
-            if self.facts.not_negative(p) and self.facts.not_negative(scale(p, -1)):
-                return yes
-        g = g if terms[min(terms)] > 0 else -g
-        terms = {m: c // g for m, c in terms.items()}
-        k //= g
-        left = self.atoms.expr({m: c for m, c in terms.items() if c > 0}, dtype)
-        rest = {m: -c for m, c in terms.items() if c < 0}
-        if k:
-            rest[()] = -k
-        kind = ex.NE if negated else ex.EQ
-        out = self.ruled(kind(left, self.atoms.expr(rest, dtype)))
-        if self.known and not isinstance(out, IntImm):
-            opposite = (ex.EQ if negated else ex.NE)(left, self.atoms.expr(rest, dtype))
-            known = self.known.get(expr_key(opposite))
-            if known is not None:
-                return FALSE if known else TRUE
-        return self.recall(out)
-
     # ---- other types -----------------------------------------------------------------------------------------------------
 
     def other(self, e: Any) -> PrimExpr:
@@ -508,123 +305,8 @@ class Simplifier:
         body = self.simplify(e.body)
         return e if value is e.value and body is e.body else ex.Let(e.var, value, body)
 
-    # ---- scopes ----------------------------------------------------------------------------------------------------------
-
-    def under(self, condition: PrimExpr, work: Callable[[], Any]) -> Any:
-        """What `work` gives while the condition holds."""
-        saved = self.enter(condition)
-        try:
-            return work()
-        finally:
-            self.leave(saved)
-
-    def enter(self, condition: PrimExpr) -> Any:
-        """Assume the condition; gives what `leave` needs."""
-        saved = (self.facts.snapshot(), self.known, self.memo, self.conditions)
-        self.known, self.memo, self.conditions = dict(self.known), {}, {}
-        self.assume(condition)
-        return saved
-
-    def leave(self, saved: Any) -> None:
-        """Go back to before `enter`."""
-        facts, self.known, self.memo, self.conditions = saved
-        self.facts.restore(facts)
-
-    def assume(self, e: Any) -> None:
-        """Take a condition as true from here on."""
-        if isinstance(e, ex.And):
-            self.assume(e.a)
-            self.assume(e.b)
-            return
-        if isinstance(e, ex.Not) and isinstance(e.a, ex.Or):
-            self.assume(ex.Not(e.a.a))
-            self.assume(ex.Not(e.a.b))
-            return
-        if isinstance(e, ex.Call) and getattr(e.op, "name", "") == "tir.likely":
-            self.assume(e.args[0])
-            return
-        inner: Any = e.a if isinstance(e, ex.Not) else None
-        if type(inner) in _OPPOSITE:
-            e = _OPPOSITE[type(inner)](inner.a, inner.b)
-        self.known[expr_key(e)] = True
-        self.known[expr_key(_negation(e))] = False
-        if isinstance(e, ex.CmpOp) and not isinstance(e, (ex.And, ex.Or)) and e.a.dtype in _INDEX:
-            self._assume_comparison(e)
-
-    def _assume_comparison(self, e: Any) -> None:
-        kind = type(e)
-        a, b = self.poly(e.a), self.poly(e.b)
-        gap = self.atoms.expand(combine(b, a, -1))
-        if kind in (ex.LT, ex.LE):
-            self.not_negative(combine(gap, {(): -1}) if kind is ex.LT else gap)
-        elif kind in (ex.GT, ex.GE):
-            gap = scale(gap, -1)
-            self.not_negative(combine(gap, {(): -1}) if kind is ex.GT else gap)
-        elif kind is ex.EQ:
-            self.not_negative(gap)
-            self.not_negative(scale(gap, -1))
-            self._assume_remainder(gap)
-        elif kind is ex.NE:
-            self._assume_unequal(gap)
-        self.memo, self.conditions = {}, {}
-        self.facts.memo.clear()
-
-    def not_negative(self, p: Poly) -> None:
-        """Note that p >= 0."""
-        k = p.get((), 0)
-        terms = [(m, c) for m, c in p.items() if m]
-        if len(terms) == 1 and len(terms[0][0]) == 1:
-            (n,), c = terms[0]
-            low, high = self.facts.bounds.get(n, (-math.inf, math.inf))
-            if c > 0:
-                low = max(low, -(k // c))
-            else:
-                high = min(high, k // -c)
-            self.facts.bounds[n] = (low, high)
-        elif terms:
-            self.facts.positive.append(p)
-
-    def _assume_remainder(self, gap: Poly) -> None:
-        """x % c == b says how x is spaced."""
-        terms = [(m, c) for m, c in gap.items() if m]
-        if len(terms) != 1 or abs(terms[0][1]) != 1 or len(terms[0][0]) != 1:
-            return
-        (n,), c = terms[0]
-        atom = self.atoms.table[n]
-        base = -gap.get((), 0) * c
-        if atom.kind == "mod" and len(atom.num) == 1:
-            (m,) = atom.num
-            if len(m) == 1 and atom.num[m] == 1:
-                self.facts.remainders[m[0]] = (atom.den, base % atom.den)
-
-    def _assume_unequal(self, gap: Poly) -> None:
-        """An atom that differs from the end of its range lies inside."""
-        terms = [(m, c) for m, c in gap.items() if m]
-        if len(terms) != 1 or len(terms[0][0]) != 1:
-            return
-        (n,), c = terms[0]
-        k = gap.get((), 0)
-        if k % c:
-            return
-        value = -k // c
-        low, high = self.facts.atom_bound(n)
-        if value == low:
-            self.facts.bounds[n] = (low + 1, high)
-        elif value == high:
-            self.facts.bounds[n] = (low, high - 1)
-
-
-def _negation(e: Any) -> PrimExpr:
-    """The opposite of a condition, as the simplifier writes it."""
-    if isinstance(e, ex.Not):
-        return e.a
-    opposite = _OPPOSITE.get(type(e))
-    return opposite(e.a, e.b) if opposite is not None else ex.Not(e)
-
 
 def _has_effect(e: PrimExpr) -> bool:
-    from tilewright.ir.node import walk
-
     return any(isinstance(n, ex.Call) for n in walk(e))
 
 
@@ -650,9 +332,6 @@ def _vector(e: Any) -> PrimExpr:
     return e
 
 
-_OPPOSITE: dict[type, Any] = {
-    ex.LT: ex.GE, ex.GE: ex.LT, ex.LE: ex.GT, ex.GT: ex.LE, ex.EQ: ex.NE, ex.NE: ex.EQ,
-}  # fmt: skip
 _FOLD: dict[type, Callable[[Any, Any], PrimExpr]] = {
     ex.Add: ex.add, ex.Sub: ex.sub, ex.Mul: ex.mul, ex.Div: ex.div, ex.Mod: ex.mod, ex.FloorDiv: ex.floordiv,
     ex.FloorMod: ex.floormod, ex.Min: ex.minimum, ex.Max: ex.maximum,

@@ -22,7 +22,7 @@ from tilewright.arith.expr import FloorDiv, FloorMod, IntImm, PrimExpr
 from tilewright.arith.poly import Monomial, Poly, add_into, combine, constant_of, multiply, scale
 
 if TYPE_CHECKING:
-    from tilewright.arith.simplify.core import Simplifier
+    from tilewright.arith.simplify.base import Base
 
 __all__ = ["factor_out", "floor_div", "floor_mod", "merge", "symbolic_div", "symbolic_mod"]
 
@@ -46,7 +46,7 @@ def _split(p: Poly, c: int) -> tuple[Poly, Poly]:
     return q, r
 
 
-def _reduce(s: Simplifier, r: Poly, c: int) -> tuple[int, Poly, Poly, int]:
+def _reduce(s: Base, r: Poly, c: int) -> tuple[int, Poly, Poly, int]:
     """(g, X, S, c/g): R = g*X + S with 0 <= S < g; g is 1 (and X = R, S = 0) where there is nothing to take out."""
     for g in sorted({math.gcd(k, c) for m, k in r.items() if m}, reverse=True):
         if g <= 1:
@@ -80,7 +80,7 @@ def _flipped(r: Poly, c: int) -> Poly | None:
     return x
 
 
-def floor_div(s: Simplifier, p: Poly, c: int, dtype: str) -> Poly:
+def floor_div(s: Base, p: Poly, c: int, dtype: str) -> Poly:
     """p // c for a constant c > 0."""
     if c == 1:
         return p
@@ -103,7 +103,7 @@ def floor_div(s: Simplifier, p: Poly, c: int, dtype: str) -> Poly:
     return combine(q, _div_atom(s, r, c, dtype))
 
 
-def _div_atom(s: Simplifier, r: Poly, c: int, dtype: str) -> Poly:
+def _div_atom(s: Base, r: Poly, c: int, dtype: str) -> Poly:
     inner = _single(s, r)
     if inner is not None:
         atom = s.atoms.table[inner]
@@ -116,7 +116,7 @@ def _div_atom(s: Simplifier, r: Poly, c: int, dtype: str) -> Poly:
     return {(s.atoms.intern(e, "div", r, c),): 1}
 
 
-def _single(s: Simplifier, r: Poly) -> int | None:
+def _single(s: Base, r: Poly) -> int | None:
     """The atom of `atom + constant`."""
     terms = [(m, k) for m, k in r.items() if m]
     if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1:
@@ -124,7 +124,7 @@ def _single(s: Simplifier, r: Poly) -> int | None:
     return None
 
 
-def floor_mod(s: Simplifier, p: Poly, c: int, dtype: str) -> Poly:
+def floor_mod(s: Base, p: Poly, c: int, dtype: str) -> Poly:
     """p % c for a constant c > 0."""
     if c == 1:
         return {}
@@ -151,7 +151,7 @@ def floor_mod(s: Simplifier, p: Poly, c: int, dtype: str) -> Poly:
     return {(s.atoms.intern(e, "mod", r, c),): 1}
 
 
-def _open_mods(s: Simplifier, r: Poly, c: int) -> Poly | None:
+def _open_mods(s: Base, r: Poly, c: int) -> Poly | None:
     """R with k*(x % m) replaced by k*x where c divides k*m; None where there is no such term."""
     table = s.atoms.table
     for m, k in r.items():
@@ -165,7 +165,7 @@ def _open_mods(s: Simplifier, r: Poly, c: int) -> Poly | None:
 # ---- sums --------------------------------------------------------------------------------------------------------------
 
 
-def merge(s: Simplifier, p: Poly, dtype: str) -> Poly:
+def merge(s: Base, p: Poly, dtype: str) -> Poly:
     """(x // c)*c + x % c = x, and x - (x // c)*c = x % c, wherever they stand in a sum."""
     table = s.atoms.table
     for _ in range(16):
@@ -213,7 +213,7 @@ def _covers(p: Poly, q: Poly) -> bool:
     return found
 
 
-def _merge_mod(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
+def _merge_mod(s: Base, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
     """rest*k*(x % c) + rest*k*c*(x // c)  ->  rest*k*x"""
     atom = s.atoms.table[n]
     rest = _without(m, n)
@@ -226,7 +226,7 @@ def _merge_mod(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dtype: str) 
     return out
 
 
-def _merge_div(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
+def _merge_div(s: Base, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
     """rest*j*x - rest*j*c*(x // c)  ->  rest*j*(x % c), and x // c * c where c divides x"""
     atom = s.atoms.table[n]
     if k % atom.den:
@@ -281,7 +281,7 @@ def factor_out(p: Poly, d: Poly) -> tuple[Poly, Poly]:
     return {}, p
 
 
-def _sides(s: Simplifier, p: Poly, d: Poly) -> tuple[Poly, Poly]:
+def _sides(s: Base, p: Poly, d: Poly) -> tuple[Poly, Poly]:
     q, r = factor_out(p, d)
     if not q:
         p2, d2 = s.atoms.expand(p), s.atoms.expand(d)
@@ -292,7 +292,7 @@ def _sides(s: Simplifier, p: Poly, d: Poly) -> tuple[Poly, Poly]:
     return q, r
 
 
-def symbolic_div(s: Simplifier, p: Poly, d: Poly, dtype: str) -> Poly:
+def symbolic_div(s: Base, p: Poly, d: Poly, dtype: str) -> Poly:
     """p // d for a divisor that is no constant."""
     q, r = _sides(s, p, d)
     if not r:
@@ -302,7 +302,7 @@ def symbolic_div(s: Simplifier, p: Poly, d: Poly, dtype: str) -> Poly:
     return combine(q, _labelled(s, s.generic(_node(s, FloorDiv, r, d, dtype)), "sdiv", r, d))
 
 
-def symbolic_mod(s: Simplifier, p: Poly, d: Poly, dtype: str) -> Poly:
+def symbolic_mod(s: Base, p: Poly, d: Poly, dtype: str) -> Poly:
     """p % d for a divisor that is no constant."""
     _, r = _sides(s, p, d)
     if not r:
@@ -317,11 +317,11 @@ def symbolic_mod(s: Simplifier, p: Poly, d: Poly, dtype: str) -> Poly:
     return out
 
 
-def _node(s: Simplifier, kind: type, r: Poly, d: Poly, dtype: str) -> PrimExpr:
+def _node(s: Base, kind: type, r: Poly, d: Poly, dtype: str) -> PrimExpr:
     return kind(s.atoms.expr(r, dtype), s.atoms.expr(d, dtype))
 
 
-def _labelled(s: Simplifier, p: Poly, kind: str, num: Poly, by: Poly) -> Poly:
+def _labelled(s: Base, p: Poly, kind: str, num: Poly, by: Poly) -> Poly:
     """Note of a fresh atom what it is a quotient or remainder of."""
     if len(p) == 1:
         (m,) = p
@@ -332,7 +332,7 @@ def _labelled(s: Simplifier, p: Poly, kind: str, num: Poly, by: Poly) -> Poly:
     return p
 
 
-def _merge_symbolic_mod(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
+def _merge_symbolic_mod(s: Base, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
     """rest*k*(x % d) + rest*k*d*(x // d)  ->  rest*k*x"""
     atom = s.atoms.table[n]
     rest = _without(m, n)
@@ -345,7 +345,7 @@ def _merge_symbolic_mod(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dty
     return out
 
 
-def _merge_symbolic_div(s: Simplifier, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
+def _merge_symbolic_div(s: Base, p: Poly, m: Monomial, n: int, k: int, dtype: str) -> Poly | None:
     """rest*j*x - rest*j*d*(x // d)  ->  rest*j*(x % d), for a divisor of one term"""
     atom = s.atoms.table[n]
     if len(atom.by) != 1:
