@@ -139,6 +139,17 @@ case("Einsum", [f32(2, 3, 4), f32(2, 4, 5)], {"equation": "bij,bjk->bik"})
 case("Trilu", [f32(4, 5)], opset=14)
 case("Trilu", [f32(4, 5), i64(1)], {"upper": 0}, opset=14)
 
+# ---- quantisation -----------------------------------------------------------------------------------------------------
+
+case("QuantizeLinear", [f32(3, 4, low=-20, high=20), Const(0.2, "float32"), Const(3, "int8")], opset=10)
+case(
+    "QuantizeLinear", [f32(3, 4), Const([0.2, 0.1, 0.05], "float32"), Const([3, 0, 9], "uint8")], {"axis": 0}, opset=13
+)
+case("QuantizeLinear", [f32(3, 4), Const(0.2, "float32")], opset=13)
+case("DequantizeLinear", [ints(-9, 9, 3, 4, dtype="int8"), Const(0.2, "float32"), Const(3, "int8")], opset=10)
+case("DequantizeLinear", [ints(0, 9, 3, 4, dtype="uint8"), Const([0.2, 0.1, 0.3, 1.0], "float32")], opset=13)
+case("DequantizeLinear", [ints(-999, 999, 4, dtype="int32"), Const(0.2, "float32")], opset=13)
+
 # ---- shapes -----------------------------------------------------------------------------------------------------------
 
 case("Reshape", [f32(2, 3, 4), i64(0, -1)], opset=13)

@@ -108,7 +108,7 @@ class Importer:
 
     def check_operators(self) -> None:
         """All operators without a row, with the names and number of their nodes, in one error (TW0308)."""
-        missing = unsupported_operators(self.source, expanded=True)
+        missing = unsupported_operators(self.source)
         if missing:
             notes = tuple(
                 f"{op}: {len(nodes)} node{'s' * (len(nodes) > 1)}: {', '.join(nodes[:5])}{', ...' * (len(nodes) > 5)}"

@@ -53,15 +53,10 @@ def expand(source: ModelSource) -> ModelSource:
     return source
 
 
-def unsupported_operators(source: ModelSource, *, expanded: bool = False) -> dict[str, list[str]]:
-    """Operators that cannot be imported, with the names of their nodes (those of subgraphs too).
-
-    Before expansion, one that the standard defines counts as supported.
-    """
+def unsupported_operators(source: ModelSource) -> dict[str, list[str]]:
+    """Operators without a row, with the names of their nodes (those of subgraphs too). Give it the expanded model."""
     missing: dict[str, list[str]] = {}
-    for node, domain, opset in _without_row(source):
-        if not expanded and is_defined(domain, node.op_type, opset):
-            continue
+    for node, domain, _ in _without_row(source):
         name = f"{domain}.{node.op_type}" if domain else str(node.op_type)
         missing.setdefault(name, []).append(node.name or next((o for o in node.output if o), "?"))
     return missing

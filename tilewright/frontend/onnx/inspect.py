@@ -31,7 +31,8 @@ def inspect_model(model: Any, shape_dict: Mapping[str, Sequence[Any]] | None = N
     nodes = list(all_nodes(source.graph))
     initialised = {t.name for t in source.graph.initializer}
     sizes = [int(np.prod(t.dims, dtype=np.int64)) for t in source.graph.initializer]
-    missing = unsupported_operators(source)
+    expanded = expand(source)
+    missing = unsupported_operators(expanded)
     counts = Counter(f"{n.domain}.{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type for n in nodes)
     facts: dict[str, Any] = {
         "name": source.name,
@@ -52,7 +53,7 @@ def inspect_model(model: Any, shape_dict: Mapping[str, Sequence[Any]] | None = N
         "errors": [],
     }
     try:
-        module = Importer(expand(source), dict(shape_dict or {}), None).run()
+        module = Importer(expanded, dict(shape_dict or {}), None).run()
     except CompileError as error:
         facts["errors"] = [d.render() for d in error.diagnostics]
         return facts

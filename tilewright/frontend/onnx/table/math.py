@@ -304,6 +304,33 @@ def cumsum(n: NodeContext, x: Any, axis: Any) -> Any:
     return n.op("flip", total, axis=a) if reverse else total
 
 
+# ---- quantisation -----------------------------------------------------------------------------------------------------
+
+
+@onnx_op("QuantizeLinear", since=10, ignore=("saturate", "precision"))
+def quantize_linear(n: NodeContext, x: Any, scale: Any, zero: Any = None) -> Any:
+    """round(x / scale) + zero, within the range of the zero point's type"""
+    dtype = n.dtype_attr("output_dtype", "uint8") if zero is None else n.dtype(zero)
+    return _affine(n, "quantize", x, scale, n.const(0, dtype) if zero is None else zero, dtype)
+
+
+@onnx_op("DequantizeLinear", since=10)
+def dequantize_linear(n: NodeContext, x: Any, scale: Any, zero: Any = None) -> Any:
+    """(x - zero) * scale"""
+    dtype = n.dtype_attr("output_dtype", n.dtype(scale))
+    return _affine(n, "dequantize", x, scale, n.const(0, n.dtype(x)) if zero is None else zero, dtype)
+
+
+def _affine(n: NodeContext, name: str, x: Any, scale: Any, zero: Any, dtype: str) -> Any:
+    if n.attr("block_size", 0):
+        raise n.unsupported("quantisation by blocks is not supported")
+    if n.rank(scale) == 1 and n.rank(zero) == 0:
+        zero = n.op("broadcast_to", zero, n.shape_expr(n.shape(scale)))
+    axis = n.attr("axis", 1)
+    axis = n.axis(axis, n.rank(x)) if n.rank(scale) else 0
+    return n.op(name, x, scale, zero, axis=axis, out_dtype=dtype)
+
+
 # ---- matrix products --------------------------------------------------------------------------------------------------
 
 
