@@ -199,6 +199,18 @@ def test_failed_write_leaves_nothing_and_keeps_the_old_file(made, tmp_path, monk
     assert path.read_bytes() == before
 
 
+@needs_linker
+@ON_LINUX
+def test_no_space_for_the_linkers_inputs(made, tmp_path, monkeypatch):
+    def full(self, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(CompileError, match=r"TW0712.*m.so: No space left on device"):
+        made.export_library(tmp_path / "m.so")
+    assert os.listdir(tmp_path) == []
+
+
 @ON_LINUX
 def test_no_linker_names_all_three(made, tmp_path, monkeypatch):
     monkeypatch.setattr(link.shutil, "which", lambda name: None)

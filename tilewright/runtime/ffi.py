@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 from tilewright.ir import dtype as dt
 from tilewright.runtime.dtypes import numpy_name
 from tilewright.support.lazy import resolve
+from tilewright.version import __version__
 
 __all__ = ["Device", "NDArray", "ffi", "function_at", "tensor_from", "to_numpy"]
 
@@ -34,7 +36,15 @@ def _import_ffi() -> Any:
         del sys.modules["torch"]
 
 
+_TESTED = "0.1.15"
+
 ffi: Any = _import_ffi()
+if not str(ffi.__version__).startswith(_TESTED):
+    warnings.warn(
+        f"apache-tvm-ffi {ffi.__version__} is installed; tilewright {__version__} was tested with {_TESTED}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 _core: Any = import_module("tvm_ffi.core")
 
 _DEVICE_CODES = {"llvm": 1, "stackvm": 1, "cpu": 1, "c": 1, "hybrid": 1, "cuda": 2, "nvptx": 2, "cl": 4, "opencl": 4, "vulkan": 7,

@@ -93,25 +93,34 @@ def write_object(artifact: Artifact, path: Path) -> None:
 
 def _link(artifact: Artifact, path: Path, shared: bool) -> None:
     linkers = find_linker(artifact.triple)
-    with tempfile.TemporaryDirectory(prefix="tilewright-link-", dir=_roomy(path)) as folder:
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="tilewright-link-", dir=_roomy(path)) as folder:
             inputs = _inputs(artifact, Path(folder))
-        except OSError as e:
-            raise CompileError.at("TW0712", f"cannot write {path}: {e.strerror or e}", hint="is there space?") from e
-        with files.atomic_file(path) as temporary:
-            complaints: list[str] = []
-            for kind, command in linkers:
-                line = _command(kind, command, inputs, temporary, Path(folder), path.name, shared)
-                done = subprocess.run(line, capture_output=True, text=True, check=False)
-                if done.returncode == 0:
-                    return
-                complaints.append(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-1000:]}")
-            raise CompileError.at(
-                "TW0711",
-                f"linking {path.name} failed",
-                notes=tuple(complaints),
-                hint="write .tw, which needs no linker",
-            )
+            with files.atomic_file(path) as temporary:
+                _run_linkers(linkers, inputs, temporary, Path(folder), path.name, shared)
+    except OSError as e:
+        raise CompileError.at("TW0712", f"cannot write {path}: {e.strerror or e}", hint="is there space?") from e
+
+
+def _run_linkers(
+    linkers: Sequence[tuple[str, list[str]]],
+    inputs: Sequence[Path],
+    output: Path,
+    folder: Path,
+    name: str,
+    shared: bool,
+) -> None:
+    """The first linker that succeeds. Raises CompileError TW0711 with what all of them said."""
+    complaints: list[str] = []
+    for kind, command in linkers:
+        line = _command(kind, command, inputs, output, folder, name, shared)
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return
+        complaints.append(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-1000:]}")
+    raise CompileError.at(
+        "TW0711", f"linking {name} failed", notes=tuple(complaints), hint="write .tw, which needs no linker"
+    )
 
 
 def _roomy(path: Path) -> Path | None:
