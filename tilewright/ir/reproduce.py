@@ -17,7 +17,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.serialize import load_json, save_json
 from tilewright.support.diagnostics import CompileError
 
-__all__ = ["note_reproducer", "replay"]
+__all__ = ["note_reproducer", "read", "replay"]
 
 _MARK = "# --- module as JSON ---"
 
@@ -58,12 +58,18 @@ def replay(path: str | os.PathLike[str]) -> Any:
 
     Raises CompileError (TW0903) for a file that is no reproducer.
     """
-    text = Path(path).read_text(encoding="utf-8")
+    run, mod = read(path)
+    return run(mod)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """The pass and the module of a reproducer. Raises CompileError (TW0903) for a file that is none."""
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
     head, mark, data = text.partition(_MARK)
     if not mark or not head.startswith("# pass: "):
         raise CompileError.at("TW0903", f"{path} is not a reproducer", hint="reproducers are written when a pass fails")
     name = head.splitlines()[0].removeprefix("# pass: ")
-    return find_pass(name)(load_json(data.strip()))
+    return find_pass(name), load_json(data.strip())
 
 
 def find_pass(name: str) -> Any:
