@@ -167,6 +167,8 @@ def test_values():
     assert structural_equal(a.simplify(M - 1), N)
     a.bind(J, Range(N, const(1)))
     assert structural_equal(a.simplify(J + 1), N + 1)
+    a.bind(J, Range(const(0), const(4)))  # told anew
+    assert a.const_int_bound(J + 1) == (1, 4)
 
 
 def test_constraints(ana):
@@ -266,6 +268,18 @@ def test_it_is_quick(ana):
         ana.simplify(e)
         best = min(best, time.perf_counter() - start)
     assert best < 0.0006
+
+
+def test_wide_casts_follow_their_variable():
+    a = Analyzer()
+    a.bind(I, Range(const(0), const(4)))
+    wide = tir.cast(I, "int64")
+    assert a.const_int_bound(wide * 2) == (0, 6)
+    a.bind(I, Range(const(0), const(16)))
+    assert a.const_int_bound(wide * 2) == (0, 30)
+    with a.constraint_scope(I < 2):
+        assert a.can_prove(wide < 2)
+    assert not a.can_prove(wide < 2)
 
 
 def test_public_names():

@@ -59,6 +59,7 @@ class Analyzer:
         del allow_override
         s = self._s
         if not isinstance(value, (PrimExpr, int)) and hasattr(value, "extent"):
+            s.values.pop(var, None)
             low, extent = convert(value.min), convert(value.extent)
             if isinstance(extent, IntImm) and extent.value == 1:
                 s.values[var] = low

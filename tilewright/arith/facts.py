@@ -119,7 +119,7 @@ class Facts:
             coefficient, base = self.remainder(atom.num)
             step = math.gcd(coefficient, atom.den)
             return base % step, atom.den - step + base % step
-        if atom.kind == "sum":
+        if atom.kind in ("sum", "wide"):
             return self.bound(atom.num)
         if isinstance(e, SizeVar):
             return 0, INF
@@ -214,7 +214,7 @@ class Facts:
         if bound is not None and bound[0] == bound[1]:
             return 0, bound[0]
         atom = self.atoms.table[n]
-        if atom.kind == "sum":
+        if atom.kind in ("sum", "wide"):
             return self.remainder(atom.num)
         if atom.kind == "div":
             c, b = self.remainder(atom.num)

@@ -23,7 +23,7 @@ Poly = dict[Monomial, int]
 
 class Atom:
     """One atom. `kind` is `div` or `mod` (of the polynomial `num` by the positive constant `den`), `sdiv` or `smod` (by the
-    polynomial `by`), `sum` (of `num`), or ''."""
+    polynomial `by`), `sum` (of `num`), `wide` (an int32 `num` as int64), or ''."""
 
     __slots__ = ("by", "den", "expr", "kind", "num", "number")
 

@@ -208,12 +208,7 @@ class Simplifier(Conditions):
         e = ex.cast(self.atoms.table[n].expr, dtype)
         if isinstance(e, IntImm):
             return {(): e.value} if e.value else {}
-        number = self.atoms.intern(e)
-        facts = self.facts
-        if number not in facts.bounds:
-            facts.bounds[number] = facts.atom_bound(n)
-            facts.remainders[number] = facts.atom_remainder(n)
-            facts.memo.pop(number, None)
+        self.atoms.intern(e, "wide", {(n,): 1})
         return self.atom(e)
 
     def p_call(self, e: ex.Call) -> Poly:
