@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.arith.expr import Call
+from tilewright.ir.node import walk
 from tilewright.ops.api import ROOT, resolve
 from tilewright.relax import ir as R
+from tilewright.relax.block_builder import BlockBuilder
 from tilewright.relax.build import var
+from tilewright.relax.evaluate import evaluate
+from tilewright.relax.struct_info import TensorStructInfo
+from tilewright.relax.transform.legalise import legalise
 from tilewright.support.diagnostics import CompileError
 
 
@@ -112,3 +118,26 @@ def test_attributes_are_checked_when_the_operator_is_made():
             make()
         assert caught.value.diagnostics[0].code == "TW0206"
         assert text in str(caught.value)
+
+
+def test_unknown_shape_is_named():
+    x = R.Var("u", struct_info=TensorStructInfo(None, "float32", 2))
+    diagnostic = error(ROOT.reshape(x, (2, 3)))
+    assert diagnostic.code == "TW0202"
+    assert "reshape" in diagnostic.message
+    assert info(ROOT.exp(x)).ndim == 2
+    assert info(ROOT.add(x, x)).ndim == 2
+
+
+@pytest.mark.parametrize("exponent", [2.0, 3.0, 0.5, -0.5, -1.0, 1.0, 0.0, 2.5])
+def test_small_powers_need_no_general_function(exponent):
+    x = var("x", (3, 4))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(ROOT.power(x, np.array([[exponent]], np.float32))))
+    mod = legalise(bb.get())
+    data = np.random.default_rng(0).uniform(0.5, 2, (3, 4)).astype(np.float32)
+    np.testing.assert_allclose(evaluate(mod, data), data ** np.float32(exponent), rtol=1e-5)
+    assert any(
+        "tir.pow" in repr(n.op.name) for f in mod.functions.values() for n in walk(f) if isinstance(n, Call)
+    ) == (exponent in (0.0, 2.5))

@@ -9,7 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import topi
+from tilewright.arith.expr import FloatImm, IntImm
+from tilewright.ir.dtype import is_float
 from tilewright.ops.common import check_dtype, fail, member, out, result_shape, rng, same_dtype, tensor
+from tilewright.relax.ir import Constant, PrimValue
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import PrimStructInfo, TensorStructInfo
 
@@ -99,6 +102,7 @@ def binary(
     bool_result: bool = False,
     mixed: bool = False,
     positive: bool = False,
+    lower: Callable[..., Any] | None = None,
     doc: str,
 ) -> type[Binary]:
     """An operator class: `name`, its numpy reference, its tensor expression, the kinds of dtypes it takes.
@@ -115,6 +119,7 @@ def binary(
         "positive": positive,
         "numpy": staticmethod(reference),
         "tensor": staticmethod(build),
+        **({"lower": lower} if lower is not None else {}),
     }
     label = "".join(part.title() for part in name.split("_"))
     return member(label, Binary, body, name=name, onnx=onnx, torch=torch)
@@ -133,6 +138,37 @@ def _power(a: Any, b: Any) -> Any:
         return np.power(a, np.asarray(b).astype(a.dtype))
     wide = np.float64 if np.issubdtype(a.dtype, np.integer) else a.dtype
     return np.power(a.astype(wide), np.asarray(b).astype(wide))
+
+
+def _cube(x: Any) -> Any:
+    return topi.multiply(topi.square(x), x)
+
+
+_POWERS: dict[float, Callable[[Any], Any]] = {
+    1.0: topi.identity,
+    2.0: topi.square,
+    3.0: _cube,
+    0.5: topi.sqrt,
+    -0.5: topi.rsqrt,
+    -1.0: topi.reciprocal,
+}
+"""Powers with a cheaper form than the general function."""
+
+
+def _lower_power(self: Binary, b: Any, lhs: Any, rhs: Any) -> Any:
+    """A small constant exponent of a float becomes products or roots."""
+    value = None
+    if isinstance(rhs, Constant) and rhs.data.size == 1:
+        value = float(rhs.data.reshape(()))
+    elif isinstance(rhs, PrimValue) and isinstance(rhs.value, (IntImm, FloatImm)):
+        value = float(rhs.value.value)
+    si = getattr(lhs, "struct_info", None)
+    f = _POWERS.get(value) if value is not None else None
+    if f is None or not isinstance(si, TensorStructInfo) or not is_float(si.dtype):
+        return b.call_te(self.compute, lhs, rhs)
+    if isinstance(rhs, Constant) and rhs.data.ndim > si.ndim:
+        return b.call_te(self.compute, lhs, rhs)
+    return b.call_te(f, lhs)
 
 
 def _pair(name: str) -> tuple[str, str]:
@@ -156,6 +192,7 @@ Power = binary(
     torch="aten.pow.Tensor_Tensor",
     mixed=True,
     positive=True,
+    lower=_lower_power,
     doc="a ** b; the exponent may have another dtype",
 )
 Maximum = binary("maximum", np.maximum, topi.maximum, torch="aten.maximum.default", doc="the greater")
