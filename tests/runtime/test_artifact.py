@@ -420,3 +420,28 @@ def test_library_for_another_processor(target, machine, tmp_path):
     assert int.from_bytes((tmp_path / "m.so").read_bytes()[18:20], "little") == machine
     with pytest.raises(CompileError, match="TW0704"):
         load(tmp_path / "m.so")
+
+
+def test_calls_from_many_threads_at_once():
+    import threading
+
+    exe = Executable.from_artifact(program(W, parallel=True))
+    wrong: list[str] = []
+
+    def work(seed: int):
+        x = np.random.default_rng(seed).standard_normal(1000).astype(np.float32)
+        for _ in range(200):
+            if not np.array_equal(exe(x), x + W):
+                wrong.append("values")
+            try:
+                exe(x[:7])
+                wrong.append("no error")
+            except ValueError:
+                pass
+
+    started = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in started:
+        t.start()
+    for t in started:
+        t.join()
+    assert not wrong
