@@ -359,6 +359,10 @@ class BlockBuilder:
         """What a variable was bound to by this builder, or None."""
         return self._bound.get(var)
 
+    def bindings(self) -> list[Binding]:
+        """The bindings of the block that is open, so far."""
+        return list(self._scopes[-1].bindings)
+
     def current_block_is_dataflow(self) -> bool:
         """Is a dataflow block open?"""
         return bool(self._scopes) and self._scopes[-1].dataflow

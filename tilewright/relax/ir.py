@@ -102,7 +102,9 @@ class Expr(BaseExpr):
     def __getitem__(self, index: int) -> Any:
         fields = getattr(self.struct_info, "fields", None)
         if fields is None:
-            raise TypeError("only a tuple can be indexed; take elements of a tensor with relax.op.strided_slice or take")
+            raise TypeError(
+                "only a tuple can be indexed; take elements of a tensor with relax.op.strided_slice or take"
+            )
         if not -len(fields) <= index < len(fields):
             raise IndexError(f"index {index} of a tuple of {len(fields)}")
         return TupleGetItem(self, index % len(fields), struct_info=fields[index])

@@ -2,6 +2,7 @@
 
 from tilewright.relax.transform.bind_params import bind_params as BindParams
 from tilewright.relax.transform.bind_params import bind_symbolic_vars as BindSymbolicVars
+from tilewright.relax.transform.lift_params import lift_transform_params as LiftTransformParams
 from tilewright.relax.transform.names import (
     AnnotateTIROpPattern,
     CanonicalizeBindings,

@@ -87,7 +87,9 @@ class _Raise(GraphMutator):
         if isinstance(x, Constant):
             x, c = c, x
         norm = self.source(x, "nn.layer_norm")
-        if norm is None or not isinstance(c, Constant) or len(norm.args) != 3 or self.uses.get(x, 1) > 1:
+        if norm is None or not isinstance(c, Constant) or len(norm.args) != 3:
+            return None
+        if isinstance(x, Var) and self.uses.get(x, 1) > 1:
             return None
         gamma, beta = norm.args[1], norm.args[2]
         if not isinstance(gamma, Constant) or not isinstance(beta, Constant):
