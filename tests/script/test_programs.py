@@ -461,3 +461,128 @@ def test_spans_say_where_nodes_come_from() -> None:
     assert store.value.span.line == store.span.line
     line = open(__file__).read().splitlines()[store.value.span.line - 1]
     assert line[store.value.span.column - 1 : store.value.span.end_column - 1] == "T.exp(A[i])"
+
+
+def test_names_of_module_functions_and_plain_shapes() -> None:
+    """As in older programs: the kernel by its bare name, the output by shape and dtype."""
+
+    @I.ir_module
+    class Module:
+        @T.prim_func
+        def copy(a: T.handle, b: T.handle):
+            n = T.var("int64")
+            A = T.match_buffer(a, (n,))
+            B = T.match_buffer(b, (n,))
+            for i in T.serial(0, n):
+                B[i] = T.cast(A[i], "float32")
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.call_tir(copy, (x,), (4,), dtype="float32")
+            return y
+
+    assert Module["main"].body.blocks[0].bindings[0].value.args[0] is Module.get_global_var("copy")
+    check(Module)
+
+
+def test_buffers_that_nothing_declares() -> None:
+    """Flat code may use a buffer over a pointer without declaring it; it is declared once, where its pointer is bound."""
+    from tilewright.arith import expr as E
+
+    n, p, q = E.Var("n", "int64"), E.pointer_var("p", "float32"), E.pointer_var("q", "float32", "local")
+    i, k = E.Var("i", "int64"), E.Var("k", "int64")
+    P, Q = (tir.Buffer(v, "float32", (n,), name=v.name) for v in (p, q))
+    one = E.IntImm("int64", 1)
+
+    def copy(v: E.Var, a: tir.Buffer, b: tir.Buffer) -> tir.Stmt:
+        return tir.For(v, E.IntImm("int64", 0), n, tir.ForKind.SERIAL, tir.BufferStore(a, b[v], (v,)))
+
+    body = tir.SeqStmt((copy(i, Q, P), copy(k, P, Q)))
+    f = tir.PrimFunc(
+        (p, n),
+        tir.SeqStmt((tir.BufferStore(P, P[one], (one,)), tir.Allocate(q, "float32", (n,), E.IntImm("bool", 1), body))),
+    )
+    text = check(f)
+    assert text.count("T.Buffer(") == 2
+    check(tir.Allocate(q, "float32", (n,), E.IntImm("bool", 1), body))
+
+
+def test_where_a_node_stands_in_the_text() -> None:
+    from tilewright.script import locate
+    from tilewright.support.diagnostics import CompileError
+
+    f = MyModule["mm_relu"]
+    block = blocks(f)["Y"]
+    span = locate(MyModule, block.body)
+    assert span is not None
+    line = span.text.splitlines()[span.line - 1]
+    assert line[span.column - 1 :] == "Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]"
+    text = str(CompileError.at("TW0000", "here", span))
+    assert "^" * len(line.strip()) in text
+    assert locate(f, MyModule) is None
+
+
+def test_names_are_unique_and_reused_after_their_scope() -> None:
+    from tilewright.arith import expr as E
+    from tilewright.script import to_script
+
+    a, b, c = E.Var("i"), E.Var("i"), E.Var("i")
+    zero, four = E.IntImm("int32", 0), E.IntImm("int32", 4)
+
+    def loop(v: E.Var, body: tir.Stmt) -> tir.Stmt:
+        return tir.For(v, zero, four, tir.ForKind.PARALLEL, body)
+
+    s = tir.SeqStmt((loop(a, loop(b, tir.Evaluate(a + b))), loop(c, tir.Evaluate(c))))
+    assert to_script(s).splitlines()[1].strip() == "for i_1 in T.parallel(4):"
+    assert to_script(s).count("i_1") == 2
+    check(s)
+
+
+def test_prefixes_and_repr() -> None:
+    from tilewright.script import to_script
+
+    text = to_script(MyModule, tir_prefix="TT", ir_prefix="II", header=False)
+    assert text.startswith("@II.ir_module")
+    assert "T.grid" in text.replace("TT.grid", "T.grid")
+    assert "\n    @T." not in text
+    assert repr(MyModule["mm_relu"].body.block.alloc_buffers[0]) == 'T.Buffer((128, 128), "float32")'
+    assert MyModule.script() == to_script(MyModule)
+
+
+def test_deep_nests_print_without_recursion() -> None:
+    from tilewright.arith import expr as E
+    from tilewright.script import to_script
+
+    e: E.PrimExpr = E.Var("i")
+    for _ in range(5000):
+        e = E.Sub(e, E.IntImm("int32", 2))
+    assert len(to_script(e)) > 20000
+    s: tir.Stmt = tir.Evaluate(e)
+    for k in range(300):
+        s = tir.For(E.Var("i"), E.IntImm("int32", 0), E.IntImm("int32", 4), tir.ForKind(k % 2), s)
+    assert to_script(s).count("for ") == 300
+
+
+def test_deep_expressions_parse_back() -> None:
+    """Python reads at most 200 nested parentheses; deeper parts get a name of their own (`T.meta_var`)."""
+    from tilewright.arith import expr as E
+
+    i = E.Var("i")
+    e: E.PrimExpr = i
+    for _ in range(150):
+        e = E.Sub(i, E.Mul(e, E.IntImm("int32", 3)))
+    assert "T.meta_var" in check(tir.Evaluate(e))
+
+
+def test_speed() -> None:
+    """500 intrinsics parse in well under half a second (of this process's own time)."""
+    import time
+
+    lines = [f"    B[{i}] = T.exp(A[{i}] * T.float32(2) + T.float32(1))" for i in range(500)]
+    head = '@T.prim_func\ndef f(A: T.Buffer((512,), "float32"), B: T.Buffer((512,), "float32")):\n'
+    times: list[float] = []
+    for _ in range(3):
+        start = time.process_time()
+        from_source(head + "\n".join(lines))
+        times.append(time.process_time() - start)
+    assert min(times) < 0.5

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import numpy as np
+
 from tilewright.arith.expr import IntImm, PrimExpr, convert
 from tilewright.ir.dtype import to_numpy
 from tilewright.ir.module import BaseFunc
@@ -29,7 +31,6 @@ from tilewright.relax.struct_info import PrimStructInfo, ShapeStructInfo, Struct
 from tilewright.support.lazy import resolve
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tilewright.support.span import Span
@@ -152,7 +153,7 @@ class Constant(Expr):
 
     def __init__(self, data: Any, *, struct_info: StructInfo | None = None, span: Span | None = None) -> None:
         made: Any = self
-        made.data = data
+        made.data = data = np.asarray(data)
         made.struct_info = struct_info or TensorStructInfo(data.shape, str(data.dtype))
         made.span = span
 

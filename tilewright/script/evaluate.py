@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewright.arith import expr as E
 from tilewright.ir.node import Node
+from tilewright.ir.op import GlobalVar
 from tilewright.relax import ir as rx
 from tilewright.script.commands import between
 from tilewright.script.source import Source, did_you_mean
@@ -68,6 +69,7 @@ class Environment:
     def __init__(self, *outer: Mapping[str, Any]) -> None:
         self.scopes: list[dict[str, Any]] = [{}]
         self.outer = (*outer, vars(builtins))
+        self.global_vars: dict[str, GlobalVar] = {}
         self.hints: dict[str, str] = {}  # of names that are out of sight: why
 
     @contextmanager
@@ -206,7 +208,9 @@ class Evaluator:
                 kwargs[k.arg] = self.eval(k.value)
         if self.call_hook is not None and (isinstance(func, Node) or not callable(func)):
             return self.call_hook(func, args, kwargs)
-        return func(*args, **kwargs)
+        made = func(*args, **kwargs)
+        # one name is one function, also where it is written twice
+        return self.env.global_vars.setdefault(made.name_hint, made) if type(made) is GlobalVar else made
 
     def _binary(self, n: ast.BinOp) -> Any:
         # a chain a + b + c nests to the left: walk down it in a loop
@@ -339,6 +343,7 @@ class Evaluator:
             if len(args) != len(names):
                 raise TypeError(f"the lambda takes {len(names)} arguments, got {len(args)}")
             inner = Environment(*self.env.outer)
+            inner.global_vars = self.env.global_vars
             inner.scopes = [*captured, dict(zip(names, args, strict=True))]
             return Evaluator(self.source, inner).eval(n.body)
 

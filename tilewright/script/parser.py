@@ -258,8 +258,11 @@ def _parse_members(
     mod = IRModule({}, attrs)
     parsed: dict[GlobalVar, Any] = {}
     relax: list[tuple[_Member, RelaxParser, Any]] = []
+    by_name = {v.name_hint: v for v in variables.values()}
     for m in members:
-        m.env.scopes.append({**names, "cls": proxy, node.name: proxy})
+        m.env.global_vars = by_name
+        free = {n: v for n, v in variables.items() if isinstance(m.env.lookup(n, None), (PendingFunction, type(None)))}
+        m.env.scopes.append({**free, **names, "cls": proxy, node.name: proxy})
         if m.kind == "relax":
             parser = RelaxParser(source, m.env, mod)
             sig = parser.signature(m.d, m.annotations)

@@ -79,6 +79,8 @@ class Names:
         self.used: set[str] = set(_RESERVED)
         self.next: dict[str, int] = {}
         self.scopes: list[list[tuple[Any, str, str, int]]] = [[]]
+        self.waiting: dict[Any, list[Any]] = {}  # variable -> what can be declared when it is there
+        self.woken: list[Any] = []
 
     def define(self, key: Any, hint: str, *, outermost: bool = False) -> str:
         """A fresh name for `key`, close to `hint`, until the current (or the outermost) scope closes."""
@@ -94,6 +96,8 @@ class Names:
             self.next[base] = n + 1
         self.used.add(name)
         self.of[key] = name
+        if key in self.waiting:
+            self.woken += self.waiting[key]
         self.scopes[0 if outermost else -1].append((key, name, base, n))
         return name
 
@@ -101,6 +105,8 @@ class Names:
         """`key` is written `text` (such as `A.data`) until the current scope closes."""
         self.of[key] = text
         self.scopes[-1].append((key, "", "", 0))
+        if key in self.waiting:
+            self.woken += self.waiting[key]
 
     def open(self) -> None:
         """Begin a scope."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tilewright.arith import expr as E
 from tilewright.ir.op import PointerType, PrimType
 from tilewright.script.printer import (
+    LINE,
     ROOT,
     Item,
     Printer,
@@ -185,6 +186,27 @@ def print_buffer(p: Printer, b: Any, prec: int) -> list[Item]:
 
 
 ROOT[tir.Buffer] = lambda p, b: [f"{p.T}.Buffer(", *buffer_args(p, b, always_dtype=True), ")"]
+
+
+def await_buffers(p: Printer, buffers: Iterable[Any], bound: set[Any]) -> None:
+    """Buffers that nothing declares are declared where the last of the variables that they need is bound."""
+    for b in buffers:
+        for v in names_in((b.data, *b.shape, *b.strides, b.elem_offset), E.Var):
+            if v in bound:
+                p.names.waiting.setdefault(v, []).append(b)
+
+
+def settle(p: Printer) -> list[Item]:
+    """Declarations of the buffers that can be declared now."""
+    out: list[Item] = []
+    while p.names.woken:
+        woken, p.names.woken = p.names.woken, []
+        for b in dict.fromkeys(woken):
+            needed = names_in((b.data, *b.shape, *b.strides, b.elem_offset), E.Var)
+            if b not in p.names.of and all(v in p.names.of or v not in p.names.waiting for v in needed):
+                args = p.text_of(buffer_args(p, b, always_dtype=True))
+                out += [LINE, f"{define_buffer(p, b)} = {p.T}.Buffer({args})"]
+    return out
 
 
 def indices(p: Printer, values: Sequence[Any]) -> list[Item]:

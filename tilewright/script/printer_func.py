@@ -13,14 +13,22 @@ from tilewright.script.printer import (
     FUNCTIONS,
     INDENT,
     LINE,
+    ROOT,
     Item,
     Printer,
     _quote,
     names_in,
 )
-from tilewright.script.printer_buffer import buffer_args, define_buffer, is_true, is_usual_pointer
+from tilewright.script.printer_buffer import (
+    await_buffers,
+    buffer_args,
+    define_buffer,
+    is_true,
+    is_usual_pointer,
+    settle,
+)
 from tilewright.script.printer_expr import type_text
-from tilewright.script.printer_tir import block_rest
+from tilewright.script.printer_tir import block_rest, print_evaluate
 from tilewright.tir import ir as tir
 
 __all__ = ["is_implicit_root"]
@@ -49,6 +57,9 @@ class Uses:
         self.vars: set[Any] = set()
         self.global_vars = False
         self.has_block = False
+        self.buffers: dict[Any, None] = {}
+        self.declared: set[Any] = set()
+        self.bound: set[Any] = set()
         seen: set[int] = set()
         stack: list[Any] = [body]
         while stack:
@@ -61,9 +72,36 @@ class Uses:
                 self.vars.add(n)
             elif isinstance(n, Node) and id(n) not in seen:
                 seen.add(id(n))
-                self.global_vars |= isinstance(n, GlobalVar)
-                self.has_block |= isinstance(n, tir.BlockRealize)
+                kind = type(n)
+                if kind is tir.Buffer:
+                    self.buffers[n] = None
+                elif kind in _BINDERS:
+                    self.bound.add(getattr(n, _BINDERS[kind]))
+                elif kind in _DECLARES:
+                    self._declares(n)
+                else:
+                    self.global_vars |= kind is GlobalVar
+                    self.has_block |= kind is tir.BlockRealize
                 stack.extend(getattr(n, f.name) for f in n.node_fields if f.role != INFO)
+
+    def _declares(self, n: Any) -> None:
+        for b in n.alloc_buffers if type(n) is tir.Block else (n.buffer,):
+            self.declared.add(b)
+            self.bound.add(b.data)
+
+    def undeclared(self) -> list[Any]:
+        """The buffers that are used and that nothing declares."""
+        return [b for b in self.buffers if b not in self.declared]
+
+
+_BINDERS: dict[type, str] = {
+    tir.For: "loop_var",
+    tir.LetStmt: "var",
+    tir.Allocate: "buffer_var",
+    tir.AllocateConst: "buffer_var",
+    tir.IterVar: "var",
+}
+_DECLARES = (tir.Block, tir.DeclBuffer, tir.MatchBufferRegion, tir.BufferRealize)
 
 
 def is_implicit_root(body: Any, has_block: bool) -> bool:
@@ -99,6 +137,10 @@ def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
     uses = Uses(f.body)
     items: list[Item] = [p.names.open]
     late: list[Item] = []
+    p.names.waiting, p.names.woken = {}, []
+    own = set(f.buffer_map.values())
+    bound = {*uses.bound, *f.params, *(b.data for b in own)}
+    await_buffers(p, (b for b in uses.undeclared() if b not in own), bound)
 
     def signature() -> list[Item]:
         params: list[str] = []
@@ -120,7 +162,7 @@ def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
             out += [LINE, f"{p.cls} = Module"]
         if attrs:
             out += [LINE, f"{p.T}.func_attr(", *p.value(attrs), ")"]
-        out += late
+        out += [*late, lambda: settle(p)]
         if is_implicit_root(f.body, uses.has_block):
             return [*out, *block_rest(p, f.body.block, implicit_root=True)]
         return [*out, (f.body, 0)]
@@ -156,3 +198,15 @@ def _param(p: Printer, f: Any, v: Any, uses: Uses, late: list[Item]) -> str:
 
     late += [LINE, match]
     return f"{name}: {type_text(p, v.type_annotation, v.dtype)}"
+
+
+def _root_statement(p: Printer, s: Any) -> list[Item]:
+    """A statement that is the whole text."""
+    uses = Uses(s)
+    await_buffers(p, uses.undeclared(), uses.bound)
+    return print_evaluate(p, s, -1) if type(s) is tir.Evaluate else [(s, 0)]
+
+
+for _kind in vars(tir).values():
+    if isinstance(_kind, type) and issubclass(_kind, tir.Stmt):
+        ROOT[_kind] = _root_statement

@@ -16,7 +16,6 @@ from tilewright.script.printer import (
     INDENT,
     INLINE_ELEMENTS,
     LINE,
-    ROOT,
     Item,
     Printer,
     _quote,
@@ -34,6 +33,7 @@ from tilewright.script.printer_buffer import (
     is_zero,
     regions,
     same,
+    settle,
     slices,
 )
 from tilewright.script.printer_expr import declare_var, explicit, type_text
@@ -74,9 +74,6 @@ def print_evaluate(p: Printer, s: Any, prec: int) -> list[Item]:
     if isinstance(s.value, E.Call) and prec >= 0:
         return [LINE, (s.value, 0)]
     return [LINE, f"{p.T}.evaluate(", *([(s.value, 0)] if isinstance(s.value, Node) else p.value(s.value)), ")"]
-
-
-ROOT[tir.Evaluate] = lambda p, s: print_evaluate(p, s, -1)
 
 
 @handler(tir.SeqStmt)
@@ -131,7 +128,7 @@ def scoped(p: Printer, prec: int, head: list[Item], binds: Any, body: Any, *, in
     def last() -> list[Item]:
         text = p.text_of(head)
         name = binds() if binds else None
-        return [f"{name} = {text}" if name else text, (body, 0)]
+        return [f"{name} = {text}" if name else text, *settle(p), (body, 0)]
 
     def nested() -> list[Item]:
         text = p.text_of(head)
@@ -139,7 +136,7 @@ def scoped(p: Printer, prec: int, head: list[Item], binds: Any, body: Any, *, in
 
     def rest() -> list[Item]:
         name = binds() if binds else None
-        return [f" as {name}:" if name else ":", INDENT, (body, 0)]
+        return [f" as {name}:" if name else ":", INDENT, lambda: settle(p), (body, 0)]
 
     return [LINE, nested if prec == WITH else last]
 
@@ -160,13 +157,14 @@ def print_let_stmt(p: Printer, s: Any, prec: int) -> list[Item]:
 
         def line() -> list[Item]:
             value = p.text_of(_let_value(p, v, s.value))
-            return [f"{p.names.define(v, v.name)}: {kind} = {value}", (s.body, 0)]
+            return [f"{p.names.define(v, v.name)}: {kind} = {value}", *settle(p), (s.body, 0)]
 
         return [LINE, line]
 
     def open_scope() -> list[Item]:
         value = p.text_of(explicit(p, s.value))
-        return [f"with {p.T}.LetStmt({value}, var={declare_var(p, v)}):", *p.suite(s.body)]
+        head = f"with {p.T}.LetStmt({value}, var={declare_var(p, v)}):"
+        return [head, *p.suite([lambda: settle(p), (s.body, 0)])]
 
     if usual and v.type_annotation is None and v.dtype == s.value.dtype:
         return scoped(p, prec, [f"{p.T}.LetStmt(", (s.value, 0), ")"], lambda: p.names.define(v, v.name), s.body)
@@ -296,7 +294,14 @@ def print_for(p: Printer, s: Any, prec: int) -> list[Item]:
         names = [p.names.define(f.loop_var, f.loop_var.name) for f in group]
         for f in group:
             p.loops[f.loop_var] = (f.min, f.extent)
-        return [f"for {', '.join(names)} in {text}:", INDENT, (group[-1].body, 0), DEDENT, p.names.close]
+        return [
+            f"for {', '.join(names)} in {text}:",
+            INDENT,
+            lambda: settle(p),
+            (group[-1].body, 0),
+            DEDENT,
+            p.names.close,
+        ]
 
     return [LINE, rest]
 
@@ -372,7 +377,7 @@ def block_rest(p: Printer, b: Any, *, implicit_root: bool = False) -> list[Item]
             out += [LINE, lambda buffer=buffer: _alloc_buffer(p, buffer)]
         for m in b.match_buffers:
             out += [(m, 0)]
-        return out
+        return [*out, lambda: settle(p)]
 
     def touches() -> list[Item]:
         return [

@@ -208,8 +208,13 @@ def _info(value: Any) -> Any:
     return found
 
 
-def call_tir(gvar: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None) -> rx.Call:
-    """A call of a kernel of this module; the caller allocates the outputs, which `out_sinfo` describes."""
+def call_tir(gvar: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None, *, dtype: str | None = None) -> rx.Call:
+    """A call of a kernel of this module; the caller allocates the outputs, which `out_sinfo` describes.
+
+    A plain shape with `dtype` may stand for `out_sinfo`.
+    """
+    if dtype is not None:
+        out_sinfo = _tensor(out_sinfo, dtype)
     if not isinstance(gvar, GlobalVar):
         raise TypeError(f"call_tir calls a function of the module, such as cls.f, not {gvar!r}")
     if out_sinfo is None:

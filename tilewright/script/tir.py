@@ -42,9 +42,11 @@ __all__ = [
     "Assert", "AssertStmt", "Buffer", "BufferRegion", "Call", "Cast", "CommReducer", "FloatImm", "IntImm", "Let", "LetStmt",
     "Op", "PointerType", "PrimType", "Ramp", "Range", "Reduce", "Select", "Shuffle", "SizeVar", "StringImm", "Var",
     "alloc_buffer", "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "bool", "buffer_store", "call_intrin",
+    "cast",
     "comm_reducer", "decl_buffer", "evaluate", "func_attr", "grid", "handle", "init", "iter_var", "launch_thread", "macro",
     "match_buffer", "meta_var", "parallel", "prim_func", "reads", "realize", "seq", "serial", "target", "thread_binding",
-    "unroll", "vectorized", "where", "writes",
+    "unroll",
+    "var", "vectorized", "where", "writes",
 ]  # fmt: skip
 
 bool = DtypeFactory("bool")
@@ -216,6 +218,16 @@ def Var(name: str, dtype: Any) -> Any:
     if isinstance(dtype, Type):
         return E.Var(name, dtype.dtype if isinstance(dtype, PrimType) else "handle", dtype)
     return E.Var(name, str(dtype))
+
+
+def var(dtype: str, name: str = "") -> Any:
+    """A variable, as `T.int32()` makes one."""
+    return E.Var(name=name, dtype=str(dtype))
+
+
+def cast(value: Any, dtype: Any) -> Any:
+    """`value` converted to `dtype`; constants at once."""
+    return E.cast(as_operand(value), str(dtype))
 
 
 def SizeVar(name: str, dtype: str = "int32") -> Any:
