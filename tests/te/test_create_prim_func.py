@@ -244,3 +244,14 @@ def test_a_convolution_is_made_quickly():
         make()
         best = min(best, time.perf_counter() - start)
     assert best < 0.004
+
+
+def test_arithmetic_on_whole_tensors():
+    a, b = te.placeholder((3, 4), name="A"), te.placeholder((4,), name="B")
+    c = (a + b) * 2.0 - 1.0 / (b + 3.0)
+    d = (-c).astype("float64")
+    f = te.create_prim_func([a, b, d])
+    x, y = np.random.rand(3, 4).astype("float32"), np.random.rand(4).astype("float32")
+    out = np.empty((3, 4), "float64")
+    interpret(f, x, y, out)
+    np.testing.assert_allclose(out, -((x + y) * 2 - 1 / (y + 3)), rtol=1e-6)

@@ -32,6 +32,7 @@ LAZY: dict[str, str] = {
     "relax.vm_executable": "tilewright.driver.vm:VMExecutable",
     "relax.frontend": "tilewright.frontend.relax_names:frontend",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
+    "topi": "tilewright:topi",
 }
 """What a name stands for: `module:attribute`."""
 

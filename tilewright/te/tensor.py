@@ -19,6 +19,7 @@ from tilewright.arith.expr import IntImm, PrimExpr, SizeVar, Var, convert
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import INFO, Node, node
 from tilewright.ir.rewrite import substitute
+from tilewright.support.lazy import resolve
 from tilewright.tir.ir import Buffer, DataProducer, Evaluate, IterVar, PrimFunc, ProducerLoad, Range, Reduce, Stmt
 from tilewright.tir.ir import decl_buffer as _decl_buffer
 
@@ -97,6 +98,38 @@ class Tensor(DataProducer):
         if len(indices) > n:
             raise ValueError(f"tensor {self.name} has {n} dimensions, but is read with {len(indices)} indices")
         return TensorSlice(self, indices)
+
+    def astype(self, dtype: str) -> Tensor:
+        """The tensor converted to `dtype`."""
+        return resolve("topi").cast(self, dtype)
+
+    # arithmetic on whole tensors, with broadcasting
+    def __add__(self, other: Any) -> Tensor:
+        return resolve("topi").add(self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return resolve("topi").add(other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return resolve("topi").subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return resolve("topi").subtract(other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return resolve("topi").multiply(self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return resolve("topi").multiply(other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return resolve("topi").divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return resolve("topi").divide(other, self)
+
+    def __neg__(self) -> Tensor:
+        return resolve("topi").negative(self)
 
     def __hash__(self) -> int:
         return id(self)
