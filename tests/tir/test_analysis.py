@@ -157,6 +157,9 @@ def test_flops():
     f = te.create_prim_func([x, y])
     assert analysis.estimate_tir_flops(f) == 1
     assert analysis.estimate_tir_flops(f, {n: 100}) == 100
+    q = te.placeholder((8,), "int8", name="Q")
+    r = te.compute((1,), lambda i: te.sum(tir.cast(q[k], "int32") * 3, axis=k), name="R")
+    assert analysis.estimate_tir_flops(te.create_prim_func([q, r])) == 16
     fma = t.BufferStore(A, tir.fma(A[I, 0], A[I, 1], A[I, 2]), (I, const(0)))
     assert analysis.estimate_tir_flops(loop(I, 10, fma)) == 20
     lanes = tir.Ramp(const(0), const(1), 8)

@@ -58,14 +58,14 @@ def has_side_effect(e: PrimExpr) -> bool:
 
 # ---- work ----------------------------------------------------------------------------------------------------------------
 
-_FREE = (ex.Cast, ex.Select, ex.Let, ex.Ramp, ex.Broadcast, ex.Shuffle, ex.CmpOp, ex.Not)
 _UNCOUNTED = {"tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.call_extern", "tir.fma", "tir.reduce_lanes"}
 
 
 def estimate_tir_flops(
     stmt: Stmt | PrimFunc | IRModule, sizes: Mapping[Var, int] | None = None, *, unknown: int = 1
 ) -> float:
-    """The floating-point operations that running it takes: one for each +, -, *, /, min, max, and call of a math function.
+    """The operations on data that running it takes: one for each +, -, *, /, min, max, and call of a math function; on
+    integers too, where they are no index arithmetic.
 
     A fused multiply-add counts two; a vector operation one for each lane. The init of a reduction does not count.
     Variables in loop extents take the values of `sizes`, by default `unknown`. An if takes its dearer side.
@@ -116,24 +116,28 @@ def _size(e: PrimExpr, values: dict[Var, int], unknown: int) -> int:
 
 
 def _expr_flops(e: PrimExpr) -> float:
-    own = 0.0
-    if dt.is_float(e.dtype):
-        lanes = dt.lanes(e.dtype)
-        if isinstance(e, ex.BinaryOp):
-            own = lanes
-        elif isinstance(e, ex.Call) and isinstance(e.op, Op):
-            name = e.op.name
-            if name == "tir.fma":
-                own = 2 * lanes
-            elif name == "tir.reduce_lanes":
-                own = dt.lanes(e.args[1].dtype) - 1
-            elif name not in _UNCOUNTED:
-                own = lanes
+    return _count(e)[0]
+
+
+def _count(e: PrimExpr) -> tuple[float, bool]:
+    """(operations on data in an expression, does it read data?)"""
     if isinstance(e, BufferLoad):
-        return own
-    if isinstance(e, ex.Call) and isinstance(e.op, Op) and e.op.name == "tir.if_then_else":
-        return _expr_flops(e.args[0]) + max(_expr_flops(e.args[1]), _expr_flops(e.args[2]))
-    return own + sum(_expr_flops(c) for c in children(e) if isinstance(c, PrimExpr))
+        return 0.0, True
+    parts = [_count(c) for c in children(e) if isinstance(c, PrimExpr)]
+    total, data = sum(n for n, _ in parts), any(d for _, d in parts)
+    lanes = dt.lanes(e.dtype)
+    name = e.op.name if isinstance(e, ex.Call) and isinstance(e.op, Op) else ""
+    if isinstance(e, ex.BinaryOp):
+        return total + (lanes if data or dt.is_float(e.dtype) else 0), data
+    if name == "tir.if_then_else":
+        return parts[0][0] + max(parts[1][0], parts[2][0]), data
+    if name == "tir.fma":
+        return total + 2 * lanes, data
+    if name == "tir.reduce_lanes":
+        return total + dt.lanes(e.args[1].dtype) - 1, data
+    if name and name not in _UNCOUNTED and dt.is_float(e.dtype):
+        return total + lanes, data
+    return total, data
 
 
 # ---- lifetimes -----------------------------------------------------------------------------------------------------------
