@@ -11,6 +11,7 @@ from tilewright.backends.llvm.schedules.stages import Axis, Stage
 from tilewright.ir.node import Node, map_children, walk
 from tilewright.ir.rewrite import substitute
 from tilewright.tir.ir import Buffer, BufferLoad
+from tilewright.tir.lower.flatten_buffers import span_of
 from tilewright.tir.lower.index import IndexSpace, Poly
 from tilewright.tir.lower.lower_blocks import strides_of
 
@@ -87,17 +88,7 @@ class Flattener:
             if len(b.shape) == 1 and not b.strides and b.elem_offset is None:
                 found = b
             else:
-                dtype = b.shape[0].dtype if b.shape else "int64"
-                size: PrimExpr = const(1, dtype)
-                strides = strides_of(b)
-                if b.strides or b.elem_offset is not None:
-                    size = add(size, b.elem_offset if b.elem_offset is not None else 0)
-                    for n, s in zip(b.shape, strides):
-                        size = add(size, mul(add(n, -1), s))
-                else:
-                    for n in b.shape:
-                        size = mul(size, n)
-                found = Buffer(b.data, b.dtype, (size,), (), None, b.name, b.data_alignment)
+                found = Buffer(b.data, b.dtype, (span_of(b),), (), None, b.name, b.data_alignment)
             self.views[b] = found
         return found
 
