@@ -45,15 +45,18 @@ INFO = "INFO"
 """Marks a field that is a derived fact: not compared, not traversed."""
 
 _MISSING: Any = object()
+_PLAIN = ("str", "int", "float", "bool", "ForKind", "tuple[int, ...]")
+"""Annotations of fields that never hold nodes: traversals pass them by."""
 
 
 class Field:
-    """One declared field of a node class: its name, its role (`""`, `DEF` or `INFO`) and its default."""
+    """One declared field of a node class: its name, its role (`""`, `DEF` or `INFO`), its default, whether it takes any
+    sequence, and whether it is `plain`: never a node."""
 
-    __slots__ = ("default", "name", "role", "sequence")
+    __slots__ = ("default", "name", "plain", "role", "sequence")
 
-    def __init__(self, name: str, role: str, default: Any, sequence: bool) -> None:
-        self.name, self.role, self.default, self.sequence = name, role, default, sequence
+    def __init__(self, name: str, role: str, default: Any, sequence: bool, plain: bool) -> None:
+        self.name, self.role, self.default, self.sequence, self.plain = name, role, default, sequence, plain
 
     def __repr__(self) -> str:
         return f"Field({self.name!r}, {self.role!r})"
@@ -84,6 +87,7 @@ class Node:
     __slots__ = ("span",)
     __match_args__: ClassVar[tuple[str, ...]] = ()
     node_fields: ClassVar[tuple[Field, ...]] = ()
+    child_fields: ClassVar[tuple[str, ...]] = ()  # the names of the fields that may hold nodes
     identity: ClassVar[bool] = (
         False  # does the object itself matter, beyond its fields? (variables, buffers, operators)
     )
@@ -145,13 +149,15 @@ def _make(cls: type[Any]) -> type[Any]:
         kw.pop(name, None)
         role = DEF if "DEF" in text else INFO if "INFO" in text else ""
         sequence = text.removeprefix("Annotated[").startswith("tuple[")
-        fields[name] = Field(name, role, default, sequence)
+        plain = text.replace(" | None", "") in _PLAIN
+        fields[name] = Field(name, role, default, sequence, plain)
     namespace.pop("__dict__", None)
     namespace.pop("__weakref__", None)
     namespace.update(
         __slots__=tuple(slots),
         __match_args__=tuple(fields),
         node_fields=tuple(fields.values()),
+        child_fields=tuple(f.name for f in fields.values() if f.role != INFO and not f.plain),
         _derived=derived_,
         _kw=kw,
     )
@@ -202,56 +208,71 @@ def _fix_class_cells(old: type[Any], new: type[Any]) -> None:
                 cell.cell_contents = new
 
 
-def _flat(value: Any) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in cast("tuple[Any, ...]", value):
-            yield from _flat(item)
-    elif isinstance(value, dict):
-        for item in cast("dict[Any, Any]", value).values():
-            yield from _flat(item)
+def _append(value: Any, out: list[Node]) -> None:
+    """Add the nodes inside a tuple or a dictionary to `out`."""
+    for item in cast("dict[Any, Any]", value).values() if type(value) is dict else cast("tuple[Any, ...]", value):
+        if isinstance(item, Node):
+            out.append(item)
+        elif isinstance(item, (tuple, list, dict)):
+            _append(item, out)
 
 
-def children(n: Node) -> Iterator[Node]:
+def children(n: Node) -> list[Node]:
     """The nodes directly inside `n`, in field order, looking through tuples and dict values."""
-    for f in n.node_fields:
-        if f.role != INFO:
-            yield from _flat(getattr(n, f.name))
+    out: list[Node] = []
+    for name in n.child_fields:
+        value = getattr(n, name)
+        if isinstance(value, Node):
+            out.append(value)
+        elif isinstance(value, (tuple, list, dict)):
+            _append(value, out)
+    return out
 
 
 def walk(n: Node) -> Iterator[Node]:
     """`n` and every node below it, parents first."""
-    yield n
-    for child in children(n):
-        yield from walk(child)
+    todo = [n]
+    while todo:
+        x = todo.pop()
+        yield x
+        todo.extend(reversed(children(x)))
 
 
-def _map(value: Any, f: Callable[[Node], Any]) -> Any:
-    if isinstance(value, Node):
-        return f(value)
-    if isinstance(value, tuple):
-        items = cast("tuple[Any, ...]", value)
-        new = [_map(item, f) for item in items]
-        return tuple(new) if any(a is not b for a, b in zip(new, items, strict=True)) else items
-    if isinstance(value, dict):
+def _map_tuple(items: tuple[Any, ...], f: Callable[[Node], Any]) -> tuple[Any, ...]:
+    new = [f(item) if isinstance(item, Node) else _map_inside(item, f) for item in items]
+    for a, b in zip(new, items):
+        if a is not b:
+            return tuple(new)
+    return items
+
+
+def _map_inside(value: Any, f: Callable[[Node], Any]) -> Any:
+    kind = type(value)
+    if kind is tuple:
+        return _map_tuple(value, f)
+    if kind is dict:
         table = cast("dict[Any, Any]", value)
-        changed = {k: _map(v, f) for k, v in table.items()}
+        changed = {k: f(v) if isinstance(v, Node) else _map_inside(v, f) for k, v in table.items()}
         return changed if any(changed[k] is not table[k] for k in table) else table
     return value
 
 
 def map_children(n: N, f: Callable[[Node], Any]) -> N:
     """`n` with `f` applied to each direct child; the same object when no child changed."""
-    changes: dict[str, Any] = {}
-    for field in n.node_fields:
-        if field.role == INFO:
+    changes: dict[str, Any] | None = None
+    for name in n.child_fields:
+        old = getattr(n, name)
+        if isinstance(old, Node):
+            new = f(old)
+        elif type(old) is tuple or type(old) is dict:
+            new = _map_inside(old, f)
+        else:
             continue
-        old = getattr(n, field.name)
-        new = _map(old, f)
         if new is not old:
-            changes[field.name] = new
-    return replace(n, **changes) if changes else n
+            if changes is None:
+                changes = {}
+            changes[name] = new
+    return n if changes is None else replace(n, **changes)
 
 
 def replace(n: N, **changes: Any) -> N:

@@ -199,21 +199,27 @@ class _Digest:
                 self.update(b"#%d;" % number)
                 return
             self.numbers[x] = len(self.numbers)
-        self.update(type(x).__name__.encode())
-        for name in _order(type(x)):
-            self.value(getattr(x, name))
+        kind = type(x)
+        order = _ORDERS.get(kind) or _order(kind)
+        self.update(order[0])
+        for name in order[1]:
+            value = getattr(x, name)
+            if isinstance(value, Node):
+                self.node(value)
+            elif type(value) is str or type(value) is int:
+                self.update(f"V{value!r};".encode())
+            else:
+                self.value(value)
 
 
-_ORDERS: dict[type, list[str]] = {}
+_ORDERS: dict[type, tuple[bytes, list[str]]] = {}
 
 
-def _order(kind: type[Node]) -> list[str]:
-    """The compared fields of a class, binding ones first."""
-    found = _ORDERS.get(kind)
-    if found is None:
-        fields = kind.node_fields
-        found = [f.name for f in fields if f.role == DEF] + [f.name for f in fields if f.role == ""]
-        _ORDERS[kind] = found
+def _order(kind: type[Node]) -> tuple[bytes, list[str]]:
+    """A class's name as bytes, and its compared fields, binding ones first."""
+    fields = kind.node_fields
+    names = [f.name for f in fields if f.role == DEF] + [f.name for f in fields if f.role == ""]
+    found = _ORDERS[kind] = (kind.__name__.encode(), names)
     return found
 
 
