@@ -9,6 +9,7 @@ import pytest
 
 from tests.relax.graphs import array, function, op, same, symbol, tensor, weights
 from tilewright.relax import ir as R
+from tilewright.relax.block_builder import BlockBuilder
 from tilewright.relax.build import const
 from tilewright.relax.struct_info import as_int
 from tilewright.relax.transform import graph_pipeline
@@ -98,6 +99,34 @@ def test_images(seed):
     x = tensor("x", 1, 4, 6, 5)
     mod = function([x], lambda bb: Images(seed, bb, x).grow(7))
     check_pipeline(mod, array(seed, 1, 4, 6, 5))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("cond", [True, False])
+def test_blocks_and_branches(seed, cond):
+    """Several dataflow blocks with a branch between: what ends with its block, or its branch, stays there."""
+    x, c = tensor("x", 1, 4, 6, 5), tensor("c", dtype="bool")
+    bb = BlockBuilder()
+    with bb.function("main", [x, c]):
+        values = [x]
+        for part in range(3):
+            if part == 1:
+                last = values[-1]
+                values.append(
+                    bb.emit_if(
+                        c,
+                        lambda last=last: Images(seed, bb, last).grow(2)[1],
+                        lambda last=last: Images(seed + 50, bb, last).grow(3)[1],
+                    )
+                )
+                continue
+            with bb.dataflow():
+                made = Images(seed + part, bb, values[0])
+                outs = made.grow(4)
+                values += [bb.emit_output(outs[0]), bb.emit_output(op("reshape", outs[1], (1, 4, 5, 1)))]
+                values.insert(0, values[1] if part == 0 else values[0])
+        bb.emit_func_output(tuple(values[1:]))
+    check_pipeline(bb.get(), array(seed, 1, 4, 6, 5), np.array(cond))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -268,6 +268,9 @@ class BlockBuilder:
         outer, scope.dataflow = scope.dataflow, dataflow
         try:
             yield
+            if dataflow:  # what its results were made of is not visible behind it
+                for b in scope.bindings:
+                    self._bound.pop(b.var, None)
             scope.close_block()
         finally:
             scope.dataflow = outer

@@ -30,7 +30,7 @@ class _Canonicaliser(GraphMutator):
 
     def block(self, block: BindingBlock) -> None:
         if isinstance(block, DataflowBlock):  # `gv = lv` behind `lv = f(x)`: bind gv at once
-            local = {b.var for b in block.bindings if isinstance(b.var, DataflowVar)}
+            local = {b.var for b in block.bindings if isinstance(b, VarBinding) and isinstance(b.var, DataflowVar)}
             for b in block.bindings:
                 if not isinstance(b, VarBinding) or isinstance(b.var, DataflowVar):
                     continue

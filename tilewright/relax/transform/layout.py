@@ -346,7 +346,7 @@ def _concat(s: _Layout, e: Call, perm: Perm) -> Made:
 def _reduce(s: _Layout, e: Call, perm: Perm) -> Made:
     """Reduced axes are renamed. Without `keepdims` the axes that are left have to be in order again."""
     op: Any = e.op
-    if _rank(e.args[0]) != len(perm):
+    if _rank(e.args[0]) != len(perm) or (op.axis is None and op.name.startswith("arg")):
         return None
     axes = range(len(perm)) if op.axis is None else (op.axis,) if isinstance(op.axis, int) else op.axis
     old = {a % len(perm) for a in axes}

@@ -19,7 +19,7 @@ from tilewright.relax.build import make_tuple
 from tilewright.relax.dims import as_int, as_ints
 from tilewright.relax.ir import Call, Constant, Expr, PrimValue, Tuple, Var, VarBinding
 from tilewright.relax.op import OPS
-from tilewright.relax.rewrite import GraphMutator, all_bindings, count_uses
+from tilewright.relax.rewrite import GraphMutator, count_uses
 from tilewright.relax.struct_info import TensorStructInfo
 
 __all__ = ["sink_into_concat", "split_columns"]
@@ -35,17 +35,18 @@ def _name(e: Any) -> str:
 class _Split(GraphMutator):
     def begin(self, f: Any) -> None:
         self.uses = count_uses(f)
-        calls = {b.var: b.value for b in all_bindings(f) if isinstance(b, VarBinding) and isinstance(b.value, Call)}
-        cut: dict[Var, int] = {}
-        for call in calls.values():
-            x = call.args[0] if call.args else None
-            if isinstance(x, Var) and x in calls and self.parts(call) is not None:
-                cut[x] = cut.get(x, 0) + 1
         self.sources: dict[Var, tuple[Call, Any]] = {}
-        for v, n in cut.items():
-            found = self.product(calls, calls[v]) if self.uses.get(v) == n else None
-            if found is not None:
-                self.sources[v] = found
+        for block in f.body.blocks:
+            calls = {b.var: b.value for b in block.bindings if isinstance(b, VarBinding) and isinstance(b.value, Call)}
+            cut: dict[Var, int] = {}
+            for call in calls.values():
+                x = call.args[0] if call.args else None
+                if isinstance(x, Var) and x in calls and self.parts(call) is not None:
+                    cut[x] = cut.get(x, 0) + 1
+            for v, n in cut.items():
+                found = self.product(calls, calls[v]) if self.uses.get(v) == n else None
+                if found is not None:
+                    self.sources[v] = found
 
     def product(self, calls: dict[Var, Any], e: Call) -> tuple[Call, Any] | None:
         """The matmul with constant weights (and the constant added to it) that a call is."""
