@@ -115,6 +115,7 @@ class BlockBuilder:
         self._function: list[_FunctionFrame] = []
         self._scopes: list[_Scope] = []
         self._bound: dict[Var, Expr] = {}
+        self._ended: set[Var] = set()
         self._digests: dict[str, GlobalVar] | None = None
         self._global_names: set[str] = {v.name_hint for v in self._mod.functions}
         self.kernel_memo: dict[Any, Any] = {}
@@ -270,7 +271,7 @@ class BlockBuilder:
             yield
             if dataflow:  # what its results were made of is not visible behind it
                 for b in scope.bindings:
-                    self._bound.pop(b.var, None)
+                    self._ended.add(b.var)
             scope.close_block()
         finally:
             scope.dataflow = outer
@@ -361,6 +362,10 @@ class BlockBuilder:
     def lookup_binding(self, var: Var) -> Expr | None:
         """What a variable was bound to by this builder, or None."""
         return self._bound.get(var)
+
+    def visible_binding(self, var: Var) -> Expr | None:
+        """What a variable was bound to, if what that is made of may be used here: not behind its dataflow block."""
+        return None if var in self._ended else self._bound.get(var)
 
     def bindings(self) -> list[Binding]:
         """The bindings of the block that is open, so far."""

@@ -67,7 +67,7 @@ class _Canonicaliser(GraphMutator):
         e = super().operand(e)
         while isinstance(e, TupleGetItem):
             value = e.tuple_value
-            known = self.bb.lookup_binding(value) if isinstance(value, Var) else value
+            known = self.bb.visible_binding(value) if isinstance(value, Var) else value
             if not isinstance(known, Tuple):
                 return e
             e = known.fields[e.index]

@@ -89,7 +89,7 @@ class _Fold(GraphMutator):
         """The call that an operand is the only use of."""
         if not isinstance(e, Var) or e not in self.once:
             return None
-        found = self.bb.lookup_binding(e)
+        found = self.bb.visible_binding(e)
         return found if isinstance(found, Call) else None
 
     def call(self, call: Call, var: Var) -> Expr:

@@ -28,7 +28,7 @@ class _Raise(GraphMutator):
 
     def source(self, e: Any, name: str) -> Any:
         """The call of `name` that an operand is bound to, or None."""
-        found = self.bb.lookup_binding(e) if isinstance(e, Var) else None
+        found = self.bb.visible_binding(e) if isinstance(e, Var) else None
         return found if isinstance(found, Call) and getattr(found.op, "name", "") == name else None
 
     def call(self, call: Call, var: Var) -> Expr:

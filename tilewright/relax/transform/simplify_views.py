@@ -26,7 +26,7 @@ _SHAPE_ONLY = ("reshape", "flatten", "squeeze", "expand_dims")
 class _Simplify(GraphMutator):
     def source(self, e: Any) -> Any:
         """The call that an operand is bound to."""
-        return self.bb.lookup_binding(e) if isinstance(e, Var) else None
+        return self.bb.visible_binding(e) if isinstance(e, Var) else None
 
     def call(self, call: Call, var: Var) -> Expr:
         name = getattr(call.op, "name", "")

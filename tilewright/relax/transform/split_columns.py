@@ -118,7 +118,7 @@ class _Sink(GraphMutator):
         """The call that an operand is the only use of."""
         if not isinstance(e, Var) or not (e in self.fresh or self.uses.get(e) == 1):
             return None
-        found = self.bb.lookup_binding(e)
+        found = self.bb.visible_binding(e)
         return found if isinstance(found, Call) else None
 
     def call(self, call: Call, var: Var) -> Expr:
