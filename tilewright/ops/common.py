@@ -214,7 +214,9 @@ def numpy_dtype(dtype: str) -> Any:
 
 def member(label: str, base: type[Op], body: dict[str, Any], **options: Any) -> Any:
     """A class of a family of operators: `base` with the attributes of `body`; `options` as `name=`, `onnx=`, `torch=`."""
-    return dataclass(frozen=True)(new_class(label, (base,), options, lambda namespace: namespace.update(body)))
+    made = new_class(label, (base,), options, lambda namespace: namespace.update(body))
+    # without attributes of its own the class inherits everything that `dataclass` would make anew, slowly, at import
+    return dataclass(frozen=True)(made) if body.get("__annotations__") else made
 
 
 def rng(seed: int = 0) -> Any:
