@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tilewright.arith.expr import IntImm, PrimExpr
+from tilewright.arith.expr import Add, FloorDiv, IntImm, Max, Min, Mul, PrimExpr, Var
 from tilewright.ir import dtype as dt
 from tilewright.relax.dims import as_int, require_equal, show_dim, show_shape, simplify_dim
 from tilewright.relax.ir import Constant, Expr, PrimValue, Tuple
@@ -32,7 +32,7 @@ from tilewright.support.diagnostics import CompileError
 
 __all__ = [
     "Dims", "as_int", "axes", "axis", "check_dtype", "check_rank", "dims_equal", "fail", "fields", "floats", "ints", "known",
-    "like", "member", "numpy_dtype", "out", "pair_up", "prim_value", "result_shape", "rng", "same_dtype", "shape_operand", "show_dim",
+    "like", "member", "nonnegative", "numpy_dtype", "out", "pair_up", "prim_value", "result_shape", "rng", "same_dtype", "shape_operand", "show_dim",
     "show_shape", "simplify_dim", "tensor",
 ]  # fmt: skip
 
@@ -205,6 +205,17 @@ def pair_up(values: Any, rank: int) -> tuple[int, ...]:
     elif len(items) == rank:
         items = items * 2
     return tuple(int(v) for v in items)
+
+
+def nonnegative(e: PrimExpr) -> bool:
+    """Is a formula of dimensions never negative, as can be seen from its form?"""
+    if isinstance(e, IntImm):
+        return e.value >= 0
+    if isinstance(e, Var):
+        return True
+    if isinstance(e, (Add, Mul, Min, FloorDiv)):
+        return nonnegative(e.a) and nonnegative(e.b)
+    return isinstance(e, Max) and (nonnegative(e.a) or nonnegative(e.b))
 
 
 def numpy_dtype(dtype: str) -> Any:

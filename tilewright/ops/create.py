@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.arith.expr import cast, convert
+from tilewright.arith.expr import cast, convert, maximum
 from tilewright.ops.common import (
     as_int,
     check_rank,
     fail,
     known,
     like,
+    nonnegative,
     numpy_dtype,
     out,
     prim_value,
@@ -170,7 +171,8 @@ class Arange(Op, name="arange"):
             fail(self, "TW0206", "the step has to be a number other than 0")
         by = int(as_int(step) or 1)
         a, b = cast(convert(start), "int64"), cast(convert(end), "int64")
-        return simplify_dim((b - a + (by - 1)) // by if by > 0 else (a - b + (-by - 1)) // -by)
+        count = simplify_dim((b - a + (by - 1)) // by if by > 0 else (a - b + (-by - 1)) // -by)
+        return count if nonnegative(count) else simplify_dim(maximum(count, 0))
 
     def infer(self, start: Any, end: Any, step: Any) -> TensorStructInfo:
         values = [prim_value(self, v, w) for v, w in ((start, "start"), (end, "end"), (step, "step"))]

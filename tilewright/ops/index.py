@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.arith.expr import Add, FloorDiv, IntImm, Max, Min, Mul, PrimExpr, Var, cast, ceildiv, maximum, minimum
+from tilewright.arith.expr import IntImm, PrimExpr, cast, ceildiv, maximum, minimum
 from tilewright.ops.common import (
     as_int,
     axes,
@@ -17,6 +17,7 @@ from tilewright.ops.common import (
     dims_equal,
     fail,
     known,
+    nonnegative,
     out,
     rng,
     same_dtype,
@@ -32,23 +33,12 @@ _HUGE = 2**31 - 1
 """A bound at least this large means the end."""
 
 
-def _nonnegative(e: PrimExpr) -> bool:
-    """Is a formula of dimensions never negative, as can be seen from its form?"""
-    if isinstance(e, IntImm):
-        return e.value >= 0
-    if isinstance(e, Var):
-        return True
-    if isinstance(e, (Add, Mul, Min, FloorDiv)):
-        return _nonnegative(e.a) and _nonnegative(e.b)
-    return isinstance(e, Max) and (_nonnegative(e.a) or _nonnegative(e.b))
-
-
 def _at_most(op: Op, a: PrimExpr, b: PrimExpr, what: str) -> PrimExpr:
     """`a`, which has to be at most `b`: what nothing proves is checked at run time."""
     gap = difference(b, a)
     if gap is not None:
         return a if gap >= 0 else b
-    if _nonnegative(simplify_dim(b - a)):
+    if nonnegative(simplify_dim(b - a)):
         return a
     dims_equal(op, simplify_dim(minimum(a, b)), simplify_dim(a), what)
     return a
@@ -67,24 +57,16 @@ def slice_bounds(op: Op, n: Any, begin: Any, end: Any, stride: int) -> tuple[Pri
             stop = -1
         return IntImm("int64", start), IntImm("int64", len(range(start, stop, step)))
     extent = cast(n, "int64")
-    zero = IntImm("int64", 0)
     if stride < 0:
         low = _backward_end(extent, last, end)
-        high = simplify_dim(
-            extent - 1
-            if first is None or first >= _HUGE
-            else extent + first
-            if first < 0
-            else minimum(begin, extent - 1)
-        )
         if first is None:
             high = simplify_dim(minimum(begin, extent - 1))
-        count = ceildiv(high - low, IntImm("int64", -stride))
-        return high, simplify_dim(
-            maximum(count, zero)
-            if as_int(simplify_dim(count)) is None and not _nonnegative(simplify_dim(count))
-            else count
-        )
+        elif first >= _HUGE or first == -1:
+            high = simplify_dim(extent - 1)
+        else:
+            high = simplify_dim(extent + first if first < 0 else minimum(begin, extent - 1))
+        count = simplify_dim(ceildiv(high - low, IntImm("int64", -stride)))
+        return high, count if nonnegative(count) else simplify_dim(maximum(count, 0))
     what = "the bounds of the slice are outside of the dimension"
     start = _forward(op, extent, first, begin, what)
     if last is not None and last >= _HUGE:
@@ -106,7 +88,7 @@ def slice_bounds(op: Op, n: Any, begin: Any, end: Any, stride: int) -> tuple[Pri
     length = simplify_dim(stop - start)
     if (value := as_int(length)) is not None:
         length = IntImm("int64", max(value, 0))
-    elif not _nonnegative(length) and as_int(start) != 0:
+    elif not nonnegative(length) and as_int(start) != 0:
         dims_equal(op, simplify_dim(minimum(start, stop)), simplify_dim(start), what)
     return start, simplify_dim(length if stride == 1 else ceildiv(length, IntImm("int64", stride)))
 

@@ -45,41 +45,15 @@ def _binary(name: str, f: Callable[[Any, Any], Any], doc: str) -> Callable[[Oper
 
 
 def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """a ** b. An integer base with an integer exponent is computed exactly (wrapping), others in floating point."""
+    """a ** b. Of integers, through float64: right where the result has at most 53 bits."""
     if dt.is_float(a.dtype):
         return tir.pow(a, cast(b, a.dtype))
-    if dt.is_float(b.dtype):
-        return cast(tir.pow(cast(a, "float64"), cast(b, "float64")), a.dtype)
-    return _integer_power(a, b)
-
-
-def _integer_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Square and multiply over the bits of the exponent; a negative exponent gives 0 (or the exact 1, -1)."""
-    one, zero = const(1, a.dtype), const(0, a.dtype)
-    base = tir.Var("base", a.dtype)
-    exponent = tir.Var("exponent", b.dtype)
-    steps: list[tuple[tir.Var, PrimExpr]] = []
-    square: PrimExpr = base
-    result: PrimExpr = one
-    for k in range(min(dt.bits(b.dtype) - (not dt.is_uint(b.dtype)), 31)):
-        if k:
-            v = tir.Var(f"square{k}", a.dtype)
-            steps.append((v, tir.Mul(square, square)))
-            square = v
-        bit = tir.bitwise_and(tir.shift_right(exponent, const(k, b.dtype)), const(1, b.dtype))
-        r = tir.Var(f"power{k}", a.dtype)
-        steps.append((r, tir.Select(tir.NE(bit, const(0, b.dtype)), tir.Mul(result, square), result)))
-        result = r
-    if not dt.is_uint(b.dtype):
-        odd = tir.NE(tir.bitwise_and(exponent, const(1, b.dtype)), const(0, b.dtype))
-        inverse: PrimExpr = tir.Select(tir.EQ(base, one), one, zero)
-        if not dt.is_uint(a.dtype):
-            minus = const(-1, a.dtype)
-            inverse = tir.Select(tir.EQ(base, minus), tir.Select(odd, minus, one), inverse)
-        result = tir.Select(exponent < const(0, b.dtype), inverse, result)
-    for v, value in reversed(steps):
-        result = tir.Let(v, value, result)
-    return tir.Let(base, a, tir.Let(exponent, b, result))
+    value = tir.pow(cast(a, "float64"), cast(b, "float64"))
+    whole = tir.nearbyint(value)
+    if dt.is_float(b.dtype):  # a root is cut, but what is a whole number up to rounding is that number
+        near = tir.abs(value - whole) <= tir.abs(value) * const(1e-14, "float64")
+        return cast(tir.Select(near, whole, value), a.dtype)
+    return cast(tir.Select(tir.abs(value) < const(0.75, "float64"), const(0.0, "float64"), whole), a.dtype)
 
 
 def _floor_divide(a: PrimExpr, b: PrimExpr) -> PrimExpr:
