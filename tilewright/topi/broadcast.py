@@ -53,7 +53,7 @@ def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     if dt.is_float(b.dtype):  # a root is cut, but what is a whole number up to rounding is that number
         near = tir.abs(value - whole) <= tir.abs(value) * const(1e-14, "float64")
         return cast(tir.Select(near, whole, value), a.dtype)
-    return cast(tir.Select(tir.abs(value) < const(0.75, "float64"), const(0.0, "float64"), whole), a.dtype)
+    return cast(whole, a.dtype)
 
 
 def _floor_divide(a: PrimExpr, b: PrimExpr) -> PrimExpr:
