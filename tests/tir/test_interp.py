@@ -346,6 +346,19 @@ def test_strided_parameters():
     np.testing.assert_array_equal(out, x + 5)
 
 
+def test_a_variable_inside_of_dimensions_is_solved():
+    n = te.var("n", "int64")
+    a = te.placeholder((n * 2 + 1,), name="A")
+    b = te.compute((n,), lambda i: a[i * 2] + a[i * 2 + 2], name="B")
+    c = te.compute((n * 3,), lambda i: b[i // 3], name="C")
+    f = te.create_prim_func([a, c])
+    x, out = np.arange(9, dtype="float32"), np.empty(12, "float32")
+    interpret(f, x, out)
+    np.testing.assert_array_equal(out, np.repeat(x[:8:2] + x[2::2], 3))
+    with pytest.raises(ValueError, match="dimension 0 of parameter A must be 9, got 10"):
+        interpret(f, np.arange(10, dtype="float32"), out)
+
+
 def test_thread_bound_loops_run_as_loops():
     a = t.decl_buffer((6,), "int32", "a")
     i, j = tir.Var("i", "int32"), tir.Var("j", "int32")

@@ -15,6 +15,7 @@ import numpy as np
 
 from tilewright.arith import expr as ex
 from tilewright.arith.expr import PrimExpr, Var
+from tilewright.arith.linear import linear_form
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import GlobalVar, Op
 from tilewright.ir.rewrite import collect, free_vars
@@ -58,6 +59,8 @@ class _Source(Expressions):
             self.declared.add(b)
         for _, b in buffers:
             self.bind_shape(b)
+        for _, b in buffers:
+            self.solve_shape(b)
         for _, b in buffers:
             self.check_shape(b)
             if b.data not in self.declared:
@@ -103,6 +106,15 @@ class _Source(Expressions):
                     self.define(s, f"_estrides({array})[{axis}]")
         if isinstance(b.elem_offset, Var) and b.elem_offset not in self.declared:
             self.define(b.elem_offset, "0", 0, 0)
+
+    def solve_shape(self, b: t.Buffer) -> None:
+        """A variable that occurs only inside of dimensions (n*2 + 1) gets its value from one of them."""
+        for axis, n in enumerate(b.shape):
+            unknown = [v for v in free_vars(n) if v not in self.declared]
+            form = linear_form(n, unknown) if len(unknown) == 1 else None
+            if form is not None and form[0][0]:
+                code = f"({self.name_of(b)}.shape[{axis}] - ({self.code(form[1])})) // {form[0][0]}"
+                self.define(unknown[0], code, dt.min_value(unknown[0].dtype), dt.max_value(unknown[0].dtype))
 
     def check_shape(self, b: t.Buffer) -> None:
         array = self.name_of(b)

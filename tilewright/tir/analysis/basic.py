@@ -119,7 +119,7 @@ def _expr_flops(e: PrimExpr) -> float:
     return _count(e)[0]
 
 
-def _count(e: PrimExpr) -> tuple[float, bool]:
+def _count(e: Any) -> tuple[float, bool]:
     """(operations on data in an expression, does it read data?)"""
     if isinstance(e, BufferLoad):
         return 0.0, True
