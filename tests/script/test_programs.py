@@ -586,3 +586,20 @@ def test_speed() -> None:
         from_source(head + "\n".join(lines))
         times.append(time.process_time() - start)
     assert min(times) < 0.5
+
+
+def test_vectors_by_slices() -> None:
+    from tilewright.script.parser import tir as TT
+
+    @TT.prim_func
+    def f(A: TT.Buffer((16,), "float32"), B: TT.Buffer((16,), "float32")):
+        for i in T.serial(4):
+            B[i * 4 : i * 4 + 4] = T.exp(A[i * 4 : i * 4 + 4]) + T.Broadcast(T.float32(1), 4)
+            B[0:16:8] = A[1:16:8]
+
+    check(f)
+    a = RNG.random(16, np.float32)
+    b = np.zeros(16, np.float32)
+    interpret(f, a, b)
+    np.testing.assert_allclose(b[1:8], np.exp(a[1:8]) + 1, rtol=1e-6)
+    assert b[8] == a[9]

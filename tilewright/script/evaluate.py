@@ -137,9 +137,8 @@ class Evaluator:
 
     def __init__(self, source: Source, env: Environment) -> None:
         self.source, self.env = source, env
-        self.call_hook: Callable[[Any, Any, Any], Any] | None = (
-            None  # calls of what Python cannot call: functions of the module
-        )
+        # calls of what Python cannot call: functions of the module
+        self.call_hook: Callable[[Any, Any, Any], Any] | None = None
 
     def eval(self, n: ast.AST) -> Any:
         """The value of an expression. Raises CompileError that underlines what failed."""
@@ -206,6 +205,8 @@ class Evaluator:
                 kwargs.update(self.eval(k.value))
             else:
                 kwargs[k.arg] = self.eval(k.value)
+        if getattr(func, "__module__", "") == "tilewright.tir.build":
+            args = [region_to_load(a) if type(a) is BufferRegion else a for a in args]
         if self.call_hook is not None and (isinstance(func, Node) or not callable(func)):
             return self.call_hook(func, args, kwargs)
         made = func(*args, **kwargs)

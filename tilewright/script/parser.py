@@ -25,18 +25,18 @@ from tilewright.ir.op import GlobalVar
 from tilewright.relax import ir as rx
 from tilewright.relax.build import make_tuple
 from tilewright.script import commands as C
-from tilewright.script import ir as I
-from tilewright.script import relax as R
-from tilewright.script import tir as T
+from tilewright.script import ir, relax, tir
 from tilewright.script.evaluate import Environment, Evaluator
 from tilewright.script.parser_relax import RelaxParser
 from tilewright.script.parser_tir import TIRParser
 from tilewright.script.source import Source, Tree, did_you_mean, find_class, find_function, parse_text
 from tilewright.script.suite import Macro, at, call_function
 from tilewright.support.diagnostics import CompileError
-from tilewright.tir import ir as tir
+from tilewright.tir.ir import Buffer, MatchBufferRegion
 
-__all__ = ["PendingFunction", "decorate", "decoration", "from_source", "parse", "parse_class"]
+__all__ = ["PendingFunction", "decorate", "decoration", "from_source", "ir", "parse", "parse_class", "relax", "tir"]
+
+I, T, R = ir, tir, relax
 
 _KINDS: dict[Any, str] = {T.prim_func: "tir", R.function: "relax", T.macro: "macro", R.macro: "macro"}
 
@@ -78,7 +78,7 @@ def _annotations(func: FunctionType) -> dict[str, Any]:
     """The values of the annotations, where Python has them."""
     try:
         return dict(func.__annotations__)
-    except NameError:  # Python 3.14 evaluates them when asked
+    except Exception:  # Python 3.14 evaluates them when asked; the parser evaluates what it needs by itself
         return {}
 
 
@@ -257,7 +257,7 @@ def _parse_members(
     proxy = ModuleProxy(node.name, variables)
     mod = IRModule({}, attrs)
     parsed: dict[GlobalVar, Any] = {}
-    relax: list[tuple[_Member, RelaxParser, Any]] = []
+    graphs: list[tuple[_Member, RelaxParser, Any]] = []
     by_name = {v.name_hint: v for v in variables.values()}
     for m in members:
         m.env.global_vars = by_name
@@ -267,12 +267,12 @@ def _parse_members(
             parser = RelaxParser(source, m.env, mod)
             sig = parser.signature(m.d, m.annotations)
             mod.functions[m.var] = sig.stub(is_pure=m.options.get("pure", True))
-            relax.append((m, parser, sig))
+            graphs.append((m, parser, sig))
             continue
         parsed[m.var] = TIRParser(source, m.env).parse_function(m.d, m.annotations, m.options)
         mod.functions[m.var] = parsed[m.var]
         m.env.scopes.pop()
-    for m, parser, sig in relax:
+    for m, parser, sig in graphs:
         parser.bb._mod = mod.clone()
         parsed[m.var] = parser.parse_function(m.d, sig, m.options)
         mod.functions[m.var] = parsed[m.var]
@@ -383,9 +383,9 @@ class _Text:
         if isinstance(value, C.MetaVar):
             self.env.define(name, value.value)
             return True
-        if isinstance(value, tir.Buffer) and not value.name:
+        if isinstance(value, Buffer) and not value.name:
             C.name_buffer(value, name)
-        elif isinstance(value, (tir.Buffer, Var)):
+        elif isinstance(value, (Buffer, Var)):
             if value.name:
                 return False
             C.fresh_name(value, name)
@@ -410,7 +410,7 @@ class _Text:
             value = self.evaluator.eval(only.value)
             if isinstance(value, C.MatchBuffer):
                 (region,) = C.regions([value.source])
-                return tir.MatchBufferRegion(C.name_buffer(value.buffer, only.targets[0].id), region)
+                return MatchBufferRegion(C.name_buffer(value.buffer, only.targets[0].id), region)
         return (
             self._relax_fragment(stmts)
             if self._is_relax(stmts)
