@@ -36,6 +36,23 @@ def _without_row(source: ModelSource) -> list[tuple[Any, str, int]]:
     return out
 
 
+def _with_defaults(source: ModelSource, found: list[tuple[str, str]]) -> Any:
+    """A copy of the model whose nodes to be expanded say their attributes' defaults: the inliner drops what is left out."""
+    onnx: Any = import_module("onnx")
+    proto = type(source.proto)()
+    proto.CopyFrom(source.proto)
+    for node in all_nodes(proto.graph):
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if (domain, node.op_type) not in found:
+            continue
+        said = {a.name for a in node.attribute}
+        schema = onnx.defs.get_schema(node.op_type, source.opsets.get(domain, 1), domain)
+        for name, attribute in schema.attributes.items():
+            if name not in said and attribute.default_value.name:
+                node.attribute.append(attribute.default_value)
+    return proto
+
+
 def expand(source: ModelSource) -> ModelSource:
     """The model with such operators expanded; the same object if it has none. The caller's proto is not changed."""
     for _ in range(_ROUNDS):
@@ -44,7 +61,7 @@ def expand(source: ModelSource) -> ModelSource:
             break
         inliner: Any = import_module("onnx.inliner")
         try:
-            made = inliner.inline_selected_functions(source.proto, found, False, True)
+            made = inliner.inline_selected_functions(_with_defaults(source, found), found, False, True)
         except Exception:  # the standard's own expansion fails: the operators are reported as unsupported
             break
         if len(made.graph.node) == len(source.graph.node):
