@@ -209,7 +209,7 @@ class Buffer(Node):
 def _index_of(i: Any) -> PrimExpr:
     if isinstance(i, slice):
         start, stop, step = convert(i.start), convert(i.stop), convert(i.step)
-        extent = (stop - start) // step
+        extent = (stop - start + step - 1) // step  # as Python counts: 1:16:8 are two
         if not isinstance(extent, IntImm):
             raise ValueError(f"a strided slice needs a constant length, got {extent}")
         return Ramp(start, step, extent.value)
