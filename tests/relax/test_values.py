@@ -149,3 +149,19 @@ def test_wrong_tuple_index():
     x = tensor("x", 3)
     with pytest.raises(CompileError, match="TW0214"):
         function([x], lambda bb: R.TupleGetItem(bb.emit(R.Tuple((x, weights(0, 3)))), 5))
+
+
+def test_analysis():
+    from tilewright.relax import analysis
+
+    n = symbol("n")
+    x, y = tensor("x", n, 4), tensor("y", n, 4)
+    f = function([x], lambda bb: op("add", op("exp", x), y))["main"]
+    assert [v.name_hint for v in analysis.bound_vars(f)] == ["x", "lv", "gv"]
+    assert analysis.free_vars(f) == [y]
+    assert analysis.defined_symbolic_vars(f) == [n]
+    assert analysis.free_symbolic_vars(f) == []
+    assert [v.name_hint for v in analysis.udchain(f)[x]] == ["lv"]
+    assert set(analysis.name_to_binding(f)) == {"lv", "gv"}
+    assert analysis.get_var2val(f)[f.body.body].op.name == "add"
+    assert not analysis.contains_impure_call(f)

@@ -26,7 +26,7 @@ _NAMES = {
     "BlockBuilder": "block_builder",
 }  # fmt: skip
 _LAZY = {"build": "relax.build", "VirtualMachine": "relax.vm", "VMExecutable": "relax.vm_executable", "frontend": "relax.frontend"}
-_MODULES = ("analysis", "block_builder", "calls", "dpl", "evaluate", "ir", "op", "struct_info", "transform", "verify")
+_MODULES = ("analysis", "block_builder", "calls", "evaluate", "ir", "op", "struct_info", "transform", "verify")
 del build  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
 

@@ -40,7 +40,7 @@ from tilewright.relax.struct_info import (
 )
 from tilewright.support.diagnostics import CompileError, Diagnostic
 
-__all__ = ["problems", "verify_module", "well_formed"]
+__all__ = ["defined_symbols", "problems", "verify_module", "well_formed"]
 
 _CODE = "TW0212"
 
@@ -67,7 +67,7 @@ def problems(mod: IRModule | Function) -> list[Diagnostic]:
     return out
 
 
-def _defined_symbols(si: StructInfo | None) -> list[E.Var]:
+def defined_symbols(si: StructInfo | None) -> list[E.Var]:
     """The symbols that a parameter or a MatchCast of this struct info binds: lone ones."""
     if isinstance(si, TensorStructInfo):
         return [d for d in si.shape or () if isinstance(d, E.Var)]
@@ -76,7 +76,7 @@ def _defined_symbols(si: StructInfo | None) -> list[E.Var]:
     if isinstance(si, PrimStructInfo):
         return [si.value] if isinstance(si.value, E.Var) else []
     if isinstance(si, TupleStructInfo):
-        return [v for f in si.fields for v in _defined_symbols(f)]
+        return [v for f in si.fields for v in defined_symbols(f)]
     return []
 
 
@@ -96,7 +96,7 @@ class _Verifier:
             if isinstance(p, DataflowVar):
                 self.fail(f"the parameter {p.name_hint} is a DataflowVar")
             self.define(p)
-            self.symbols.update(_defined_symbols(p.struct_info))
+            self.symbols.update(defined_symbols(p.struct_info))
         for p in f.params:
             self.info(p.struct_info, f"parameter {p.name_hint}")
         if not isinstance(f.body, SeqExpr):
@@ -136,7 +136,7 @@ class _Verifier:
         name = b.var.name_hint
         if isinstance(b, MatchCast):
             self.operand(b.value, f"match_cast {name}")
-            self.symbols.update(_defined_symbols(b.struct_info))
+            self.symbols.update(defined_symbols(b.struct_info))
         elif isinstance(b, VarBinding):
             self.value(b.value, name, dataflow)
         self.info(b.var.struct_info, name)

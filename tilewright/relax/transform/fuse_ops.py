@@ -48,7 +48,7 @@ from tilewright.relax.struct_info import (
     free_symbols,
 )
 from tilewright.relax.transform.op_pattern import KernelPattern, analyse
-from tilewright.relax.verify import _defined_symbols as defined_symbols
+from tilewright.relax.verify import defined_symbols
 from tilewright.tir.ir import PrimFunc
 
 __all__ = ["fuse_ops"]
