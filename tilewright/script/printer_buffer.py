@@ -227,6 +227,13 @@ def print_producer_load(p: Printer, e: Any, prec: int) -> list[Item]:
     return [name, "[", *indices(p, e.indices), "]"]
 
 
+@handler(tir.DataProducer)
+def print_producer(p: Printer, t: Any, prec: int) -> list[Item]:
+    """A tensor of a tensor expression: for people; it does not parse back."""
+    shape: list[Item] = [", shape=", *p.tuple_of(t.shape)] if getattr(t, "shape", None) is not None else []
+    return [f"{type(t).__name__}({_quote(str(getattr(t, 'name', '')))}", *shape, f', dtype="{t.dtype}")']
+
+
 @handler(tir.IterVar)
 def print_iter_var(p: Printer, v: Any, prec: int) -> list[Item]:
     declare_var(p, v.var)
