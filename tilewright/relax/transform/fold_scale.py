@@ -169,7 +169,7 @@ class _Fold(GraphMutator):
         factors = s.data.reshape(-1)
         spread = [1] * w.ndim
         spread[axis] = -1
-        return (w * factors.reshape(spread)).astype(w.dtype)
+        return (w * factors.reshape(spread)).astype(w.dtype, copy=False)
 
 
 def _fits(a: Constant, b: Constant, x: Any) -> bool:

@@ -57,8 +57,10 @@ def vector_block(target: Any) -> int:
 def pack_conv_weight(w: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
     """OIHW to OHWI<block>o: [ceil(O/block), H, W, I, block], zero padded."""
     o, i, h, k = w.shape
-    padded = np.zeros((-(-o // block) * block, i, h, k), w.dtype)
-    padded[:o] = w
+    padded = w
+    if o % block:
+        padded = np.zeros((-(-o // block) * block, i, h, k), w.dtype)
+        padded[:o] = w
     return np.ascontiguousarray(padded.reshape(-1, block, i, h, k).transpose(0, 3, 4, 2, 1))
 
 

@@ -23,8 +23,10 @@ __all__ = ["pack_matmul_weight", "pack_weights_pass"]
 def pack_matmul_weight(w: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
     """[K, N] to [ceil(N/block), K, block], zero padded."""
     k, n = w.shape
-    padded = np.zeros((k, -(-n // block) * block), w.dtype)
-    padded[:, :n] = w
+    padded = w
+    if n % block:
+        padded = np.zeros((k, -(-n // block) * block), w.dtype)
+        padded[:, :n] = w
     return np.ascontiguousarray(padded.reshape(k, -1, block).transpose(1, 0, 2))
 
 
