@@ -198,3 +198,21 @@ def test_model_functions_are_expanded() -> None:
     )
     x = f32(5)
     np.testing.assert_array_equal(imported(model, {"x": x})[0], x + x)
+
+
+def test_the_field_names() -> None:
+    from tilewright import relax
+    from tilewright.relax.frontend.onnx import from_onnx as found
+
+    assert found is from_onnx
+    assert relax.frontend.onnx.from_onnx is from_onnx
+
+
+def test_the_list_of_operators_is_up_to_date() -> None:
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    script = Path(__file__).resolve().parents[2] / "docs" / "make_onnx.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -25,8 +25,8 @@ _NAMES = {
     **dict.fromkeys(("const", "convert"), "build"),
     "BlockBuilder": "block_builder",
 }  # fmt: skip
-_LAZY = {"build": "relax.build", "VirtualMachine": "relax.vm", "VMExecutable": "relax.vm_executable", "frontend": "relax.frontend"}
-_MODULES = ("analysis", "block_builder", "calls", "evaluate", "ir", "op", "struct_info", "transform", "verify")
+_LAZY = {"build": "relax.build", "VirtualMachine": "relax.vm", "VMExecutable": "relax.vm_executable"}
+_MODULES = ("analysis", "block_builder", "calls", "evaluate", "frontend", "ir", "op", "struct_info", "transform", "verify")
 del build  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
 

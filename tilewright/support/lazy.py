@@ -30,7 +30,7 @@ LAZY: dict[str, str] = {
     "relax.build": "tilewright.driver.vm:build",
     "relax.vm": "tilewright.driver.vm:VirtualMachine",
     "relax.vm_executable": "tilewright.driver.vm:VMExecutable",
-    "relax.frontend": "tilewright.frontend.relax_names:frontend",
+    "frontend.from_onnx": "tilewright.frontend.onnx:from_onnx",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
     "topi": "tilewright:topi",
 }
