@@ -49,7 +49,7 @@ def _memory(args: Any, output: Output) -> dict[str, Any] | None:
         return None
     memory = {k: stats.get(k) for k in ("arena_bytes", "arena_lower_bound", "arena_without_reuse")}
     if memory["arena_lower_bound"] is None:
-        output.say(f"activation memory: {stats['arena']} bytes, by the dimensions of the inputs (--shape fixes them)")
+        output.say("activation memory: depends on the dimensions of the inputs; --shape NAME=1,3,224,224 fixes them")
     else:
         planned, bound, total = (
             int(memory[k] or 0) for k in ("arena_bytes", "arena_lower_bound", "arena_without_reuse")

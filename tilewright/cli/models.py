@@ -67,7 +67,7 @@ def _array(
 ) -> NDArray[Any]:
     if source != "random":
         return _load_array(param.name, source)
-    concrete = list(shape) if shape else [_dimension(d, dims) for d in param.shape]
+    concrete = list(shape) if shape else [_dimension(d, dims) for d in param.shape or ()]
     return random_array(concrete, param.dtype, rng)
 
 

@@ -216,7 +216,6 @@ def _statistics(
         "kernels_cached": sum(k.cached for k in unique.values()),
         "code_bytes": sum(len(code) for code in out.objects.values()),
         "constant_bytes": sum(a.nbytes for _, a in out.constants),
-        "arena": str(plan.size) if plan else "0",
         "arena_bytes": plan.size.value if plan and isinstance(plan.size, IntImm) else None,
         "arena_lower_bound": plan.lower_bound if plan else None,
         "arena_without_reuse": plan.without_reuse if plan else None,
