@@ -14,6 +14,7 @@ from tilewright.relax.build import const
 from tilewright.relax.dims import prove_equal, show_shape
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.relax.transform import FoldConstant, LiftTransformParams
+from tilewright.relax.transform.inline_functions import inline_functions
 from tilewright.relax.transform.shape_values import ShapeValues
 from tilewright.support.diagnostics import CompileError
 
@@ -43,6 +44,29 @@ def test_functions_of_the_module_are_called():
     assert show_shape(z.struct_info.shape) == "(4, 3)"
     assert problems(bb.get()) == []
     np.testing.assert_allclose(evaluate(bb.get(), array(0, 4, 3)), 2 * array(0, 4, 3))
+
+
+def test_functions_are_inlined():
+    n = symbol("n")
+    x = tensor("x", n, 3)
+    y = tensor("y", 4, 3)
+    bb = BlockBuilder()
+    with bb.function("twice", [x], private=True):
+        with bb.dataflow():
+            out = bb.emit_output(op("add", x, op("exp", x)))
+        bb.emit_func_output(out)
+    twice = bb.get().get_global_var("twice")
+    with bb.function("outer", [x], private=True):
+        bb.emit_func_output(bb.emit(twice(bb.emit(twice(x)))))
+    outer = bb.get().get_global_var("outer")
+    with bb.function("main", [y]):
+        with bb.dataflow():
+            z = bb.emit_output(op("add", outer(y), twice(y)))
+        bb.emit_func_output(z)
+    mod = bb.get()
+    new = inline_functions(mod)
+    assert names(new) == ["exp", "add"] * 3 + ["add"] or sorted(names(new)) == sorted(["exp", "add"] * 3 + ["add"])
+    same(mod, new, array(0, 4, 3))
 
 
 def chain(build):

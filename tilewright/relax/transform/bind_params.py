@@ -18,7 +18,7 @@ from tilewright.relax.rewrite import GraphMutator
 from tilewright.relax.struct_info import TensorStructInfo, as_int, describe, free_symbols, substitute_symbols
 from tilewright.support.diagnostics import CompileError
 
-__all__ = ["bind_params", "bind_symbolic_vars"]
+__all__ = ["Rebinder", "bind_params", "bind_symbolic_vars"]
 
 
 def _find(f: Function, key: Any) -> Var:
@@ -50,7 +50,7 @@ def _check(p: Var, value: Any, symbols: dict[Symbol, PrimExpr]) -> None:
         )
 
 
-class _Bind(GraphMutator):
+class Rebinder(GraphMutator):
     """Rewrites a function whose parameters became other values and whose symbols became numbers; infers anew."""
 
     def __init__(self, mod: IRModule, params: Mapping[Var, Any], symbols: Mapping[Symbol, PrimExpr]) -> None:
@@ -96,7 +96,7 @@ def _rebuild(mod: IRModule, f: Function, params: Mapping[Var, Any], symbols: Map
         if fresh is not p:
             table[p] = fresh
         kept.append(fresh)
-    new = _Bind(mod, table, symbols).function(f)
+    new = Rebinder(mod, table, symbols).function(f)
     ret = None if f.ret_struct_info is None else substitute_symbols(f.ret_struct_info, symbols)
     body_info = new.body.struct_info  # pyright: ignore
     ret = body_info if symbols and body_info is not None else ret

@@ -13,6 +13,7 @@ from tilewright.relax.transform.fold_constant import fold_constant
 from tilewright.relax.transform.fold_scale import decompose_batch_norm, fold_scale
 from tilewright.relax.transform.fuse_ops import fuse_ops
 from tilewright.relax.transform.fuse_tir import fuse_tir
+from tilewright.relax.transform.inline_functions import inline_functions
 from tilewright.relax.transform.layout import layout_pass
 from tilewright.relax.transform.legalise import legalise
 from tilewright.relax.transform.normalise import normalise
@@ -28,6 +29,7 @@ def graph_pipeline(target: Any = None) -> list[Pass]:
     """The passes in order for `target` (its vector width decides how weights are packed)."""
     return [
         normalise,
+        inline_functions,
         expand_composites,
         decompose_batch_norm,
         fold_constant,
