@@ -298,7 +298,11 @@ class Evaluator:
         """An element of a buffer, or a region where the index has a slice. Raises TW0109."""
         items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
         if len(items) != len(b.shape):
-            self.source.fail("TW0109", f"buffer {b.name!r} has {len(b.shape)} dimensions, not {len(items)}", n)
+            self.source.fail(
+                "TW0109",
+                f"buffer {b.name!r} has {len(b.shape)} dimension{'s' * (len(b.shape) != 1)}, not {len(items)}",
+                n,
+            )
         for i in items:
             dtype = (
                 i.dtype if isinstance(i, E.PrimExpr) else "int32" if isinstance(i, (int, slice)) else type(i).__name__

@@ -141,6 +141,7 @@ class Printer:
         self.names.used |= {ir_prefix, tir_prefix, relax_prefix, module_alias}
         self.prelude: list[str] = []
         self.metadata: dict[str, list[Any]] = {} if metadata is None else metadata
+        self.meta_text: dict[int, str] = {}
         self.slot: tuple[list[str], int] | None = None  # where lines above the current statement go
         self.slot_indent = 0
         self.max_parens = MAX_PARENS
@@ -286,12 +287,12 @@ class Printer:
 
     def meta(self, kind: str, value: Any) -> str:
         """`value` kept out of the text."""
-        table = self.metadata.setdefault(kind, [])
-        for i, known in enumerate(table[-8:], max(0, len(table) - 8)):
-            if known is value:
-                return f'metadata["{kind}"][{i}]'
-        table.append(value)
-        return f'metadata["{kind}"][{len(table) - 1}]'
+        known = self.meta_text.get(id(value))
+        if known is None:
+            table = self.metadata.setdefault(kind, [])
+            table.append(value)  # which keeps it alive, so that its id stays its own
+            known = self.meta_text[id(value)] = f'metadata["{kind}"][{len(table) - 1}]'
+        return known
 
     def finish(self) -> str:
         """The whole text: declarations of what nobody defined, then what was printed."""
