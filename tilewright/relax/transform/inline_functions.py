@@ -85,8 +85,7 @@ class _Inline(GraphMutator):
         for block in f.body.blocks:
             for b in block.bindings:
                 body.binding(b)
-        result = body.operand(f.body.body)
-        return result
+        return body.operand(f.body.body)
 
     def branches(self, f: Function) -> bool:
         return any(
