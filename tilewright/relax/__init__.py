@@ -26,7 +26,7 @@ _NAMES = {
     "BlockBuilder": "block_builder",
 }  # fmt: skip
 _LAZY = {"build": "relax.build", "VirtualMachine": "relax.vm", "VMExecutable": "relax.vm_executable"}
-_MODULES = ("analysis", "block_builder", "calls", "evaluate", "frontend", "ir", "op", "struct_info", "transform", "verify")
+_MODULES = ("analysis", "block_builder", "calls", "evaluate", "frontend", "ir", "op", "struct_info", "transform", "verify")  # fmt: skip
 del build  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
 

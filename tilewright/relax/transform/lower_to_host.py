@@ -401,7 +401,7 @@ class _Emitter:
                 scalar = next(scalars)
                 args.append(cast(scalar, p.dtype))
                 values[p] = scalar
-        args += [cast(values[s] if s in values else s, s.dtype) for s in symbols]
+        args += [cast(values.get(s, s), s.dtype) for s in symbols]
         return Evaluate(Call("int32", w.kernel, tuple(args)))
 
     @staticmethod
