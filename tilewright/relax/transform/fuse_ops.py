@@ -15,6 +15,7 @@ branches that are added, the later one takes the addition. Groups become private
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -329,9 +330,7 @@ def _grows(producer: Any, consumer: Any) -> bool:
         return False
     a, b = as_ints(producer.shape), as_ints(consumer.shape)
     if a is None or b is None:
-        return sorted(map(str, map(dim_key, producer.shape or ()))) != sorted(
-            map(str, map(dim_key, consumer.shape or ()))
-        )
+        return Counter(map(dim_key, producer.shape or ())) != Counter(map(dim_key, consumer.shape or ()))
     total_a, total_b = 1, 1
     for d in a:
         total_a *= d
