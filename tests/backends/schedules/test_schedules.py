@@ -214,3 +214,22 @@ def test_epilogue_of_several_broadcast_stages_over_mixed_index_dtypes() -> None:
     assert "alloc_buffer" not in k.schedule_kernel(f, k.Target("llvm")).script().replace(
         'scope="local"', "local"
     ).replace("acc = T.alloc_buffer", "")
+
+
+@pytest.mark.parametrize(
+    "case", [(1, 40, 40, 32, 32, 3), (1, 44, 40, 24, 20, 3, 2), (2, 36, 64, 16, 24, 5), (1, 42, 60, 16, 16, 3, 1, 2)]
+)
+def test_padding_in_strips(case: tuple[int, ...]) -> None:
+    f = k.conv(*case)
+    k.check(f)
+    assert "_block" in k.schedule_kernel(f, k.Target("llvm")).script()
+
+
+def test_padding_in_strips_for_depthwise_and_pooling() -> None:
+    f = k.depthwise(48, 50, 24, 3, 2)
+    k.check(f)
+    assert "_block" in k.schedule_kernel(f, k.Target("llvm")).script()
+    x = k.ph("x", 1, 48, 48, 24)
+    p, kh, kw = k.pad(x, 1), k.axis(3, "kh"), k.axis(3, "kw")
+    y = k.compute((1, 24, 24, 24), lambda n, i, j, q: te.max(p[n, i * 2 + kh, j * 2 + kw, q], axis=[kh, kw]))
+    k.check(te.create_prim_func([x, y]))

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.arith.expr import IntImm, Var
+from tilewright.backends.llvm.schedules.halo import split_rows
 from tilewright.backends.llvm.schedules.stages import Axis, Opaque, Program, Stage
 from tilewright.ir.node import map_children, walk
 from tilewright.ir.rewrite import substitute
+from tilewright.ir.target import Target
 from tilewright.tir.ir import Buffer, BufferLoad, decl_buffer
 from tilewright.tir.lower.index import IndexSpace
 
@@ -31,11 +33,19 @@ class Cluster:
     scratch: list[Buffer] = field(default_factory=lambda: list[Buffer]())
 
 
-def find_clusters(p: Program) -> list[Cluster]:
+def find_clusters(p: Program, target: Target) -> list[Cluster]:
     """The stages in order, neighbours with common rows joined; buffers that stay inside a cluster leave `p.temps`."""
     out: list[Cluster] = []
     i = 0
     while i < len(p.stages):
+        strips = split_rows(p, p.stages[i], p.stages[i + 1], target) if i + 1 < len(p.stages) else None
+        if strips is not None:
+            copy = p.stages[i]
+            assert isinstance(copy, Stage)
+            p.temps.remove(copy.out)
+            out.append(Cluster(list(strips.stages), strips.rows, [strips.strip]))
+            i += 2
+            continue
         best = (i + 1, 0)
         for j in range(i + 2, len(p.stages) + 1):
             k = _shared_axes(p.stages[i:j])

@@ -17,7 +17,7 @@ from tilewright.ir.rewrite import substitute
 from tilewright.tir.ir import Buffer, BufferLoad
 from tilewright.tir.lower.index import IndexSpace, expr_key
 
-__all__ = ["inline_stages"]
+__all__ = ["consumers", "inline_stages", "is_plain"]
 
 _DEAR = {"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sinh", "cosh", "erf",
          "pow", "sigmoid", "sqrt", "rsqrt", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "fmod", "hypot"}  # fmt: skip
@@ -48,7 +48,7 @@ def _cost(e: PrimExpr) -> int:
     return total
 
 
-def _is_plain(s: Any) -> bool:
+def is_plain(s: Any) -> bool:
     """A map stage that writes its whole buffer in order, so that a load of it can be replaced by its value."""
     return (
         isinstance(s, Stage)
@@ -58,7 +58,8 @@ def _is_plain(s: Any) -> bool:
     )
 
 
-def _consumers(p: Program, b: Buffer) -> list[tuple[Stage | Opaque, list[BufferLoad]]]:
+def consumers(p: Program, b: Buffer) -> list[tuple[Stage | Opaque, list[BufferLoad]]]:
+    """The stages that read a buffer, each with its loads."""
     out: list[tuple[Stage | Opaque, list[BufferLoad]]] = []
     for s in p.stages:
         loads = [x for x in s.reads() if x.buffer is b]
@@ -69,9 +70,9 @@ def _consumers(p: Program, b: Buffer) -> list[tuple[Stage | Opaque, list[BufferL
 
 def _inline_producers(p: Program) -> bool:
     for s in list(p.stages):
-        if not _is_plain(s) or not isinstance(s, Stage) or s.out not in p.temps:
+        if not is_plain(s) or not isinstance(s, Stage) or s.out not in p.temps:
             continue
-        users = _consumers(p, s.out)
+        users = consumers(p, s.out)
         if not users or any(isinstance(u, Opaque) for u, _ in users):
             continue
         if any(not _worth_inlining(s, u, loads, len(users)) for u, loads in users if isinstance(u, Stage)):
@@ -180,7 +181,7 @@ def _fuse_epilogues(p: Program) -> bool:
     for r in list(p.stages):
         if not isinstance(r, Stage) or r.combine is None or r.out not in p.temps:
             continue
-        users = _consumers(p, r.out)
+        users = consumers(p, r.out)
         if len(users) != 1:
             continue
         user, loads = users[0]

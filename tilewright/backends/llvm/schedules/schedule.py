@@ -2,7 +2,7 @@
 
     read      the stages that the blocks compute                        stages.py
     inline    producers into consumers, consumers into reductions       inline.py
-    cluster   stages that share their rows run row by row               cluster.py
+    cluster   stages that share their rows run row by row               cluster.py halo.py
     arrange   each stage by its kind                                    elementwise.py tiles.py rows.py
 
 What is not recognised keeps its loops (opaque stages); a function that carries a schedule already is left alone.
@@ -38,7 +38,7 @@ def schedule_kernel(f: PrimFunc, target: Target) -> PrimFunc:
         return f
     inline_stages(program)
     flat = Flattener()
-    clusters = find_clusters(program)
+    clusters = find_clusters(program, target)
     body = seq(*(_arrange(c, flat, target) for c in clusters))
     root = Block((), (), (), "root", body, None, tuple(program.temps))
     return replace(f, body=BlockRealize((), TRUE, root))

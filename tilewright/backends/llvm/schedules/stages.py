@@ -224,9 +224,12 @@ def _widen_axes(stage: Stage) -> None:
     dtypes = {a.var.dtype for a in axes} | {n.dtype for n in stage.out.shape}
     if len(dtypes) < 2:
         return
-    mapping = {a.var: Var(a.var.name, "int64") for a in axes if a.var.dtype != "int64"}
-    for kind in ("axes", "reduce"):
-        setattr(stage, kind, [Axis(mapping.get(a.var, a.var), cast(a.extent, "int64")) for a in getattr(stage, kind)])
+    mapping: dict[Var, Var] = {a.var: Var(a.var.name, "int64") for a in axes if a.var.dtype != "int64"}
+
+    def wide(axis: Axis) -> Axis:
+        return Axis(mapping[axis.var] if axis.var in mapping else axis.var, cast(axis.extent, "int64"))
+
+    stage.axes, stage.reduce = [wide(a) for a in stage.axes], [wide(a) for a in stage.reduce]
     stage.value = _widen(stage.value, mapping)
     stage.index = tuple(_widen(i, mapping) for i in stage.index)
     stage.init = None if stage.init is None else _widen(stage.init, mapping)
