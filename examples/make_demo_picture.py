@@ -1,6 +1,6 @@
 """Makes the picture of printed text that `tilewright demo` reads. Needs Pillow and the DejaVu fonts.
 
-    python examples/make_demo_picture.py tilewright/cli/demo/page.png
+python examples/make_demo_picture.py tilewright/cli/demo/page.png
 """
 
 import sys

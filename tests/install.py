@@ -15,7 +15,9 @@ MODELS = ["rapidocr-onnxruntime==1.4.4", "rapidocr==3.10.0", "silero-vad==6.2.3"
 
 
 def pip(*args: str) -> None:
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *args], check=True, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *args], check=True, cwd=ROOT
+    )
 
 
 if __name__ == "__main__":

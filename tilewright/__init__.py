@@ -56,7 +56,7 @@ _NAMES = {
     "get_num_threads": "runtime.threads:get_num_threads",
     "set_num_threads": "runtime.threads:set_num_threads",
 }
-__all__ = ["__version__", *_MODULES, *_NAMES]
+__all__ = ["__version__", *_MODULES, *_NAMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -99,7 +99,9 @@ def test_the_cache_serves_the_second_compilation(tmp_path, monkeypatch):
 
 
 def test_equal_kernels_are_compiled_once():
-    done = kernels.compile_kernels([("a", add_func(9)), ("b", add_func(9)), ("c", add_func(10))], tvm.target.Target("llvm"), use_cache=False)
+    done = kernels.compile_kernels(
+        [("a", add_func(9)), ("b", add_func(9)), ("c", add_func(10))], tvm.target.Target("llvm"), use_cache=False
+    )
     assert done[0] is done[1]
     assert done[0].symbol != done[2].symbol
 

@@ -16,7 +16,9 @@ def codes_of(folder):
 
 
 def test_the_page_is_up_to_date():
-    done = subprocess.run([sys.executable, str(ROOT / "docs" / "make_errors.py"), "--check"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "make_errors.py"), "--check"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 

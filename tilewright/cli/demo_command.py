@@ -80,7 +80,8 @@ def run(args: Any, output: Output) -> int:
         networks[name] = Recorded(exe)
         output.note(_compiled(name, exe.stats))
     start = time.perf_counter()
-    lines = read_page(page, *networks.values(), characters_of(files["recognition"]))
+    characters = characters_of(files["recognition"])
+    lines = read_page(page, networks["detection"], networks["direction"], networks["recognition"], characters)
     seconds = time.perf_counter() - start
     output.say(f"\nRead {len(lines)} lines in {format_time(seconds)}:", style="bold")
     for line in lines:

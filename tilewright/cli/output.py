@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -97,7 +97,7 @@ class Output:
             print(json.dumps(value, default=str))
 
     @contextmanager
-    def progress(self, title: str) -> Iterator[Any]:
+    def progress(self, title: str) -> Generator[Any, None, None]:
         """A progress bar on a terminal; gives the callback `(stage, done, total)`. Silent otherwise."""
         if not self.fancy:
             yield None

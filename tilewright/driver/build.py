@@ -48,10 +48,10 @@ def compile(
 
         set_num_threads(threads)
     target = Target(target)
+    dump = DumpIR(dump_ir) if dump_ir is not None else None
     with ExitStack() as stack:
-        if dump_ir is not None:
+        if dump is not None:
             current = PassContext.current()
-            dump = DumpIR(dump_ir)
             stack.enter_context(
                 PassContext(
                     current.opt_level,
@@ -64,7 +64,7 @@ def compile(
         if progress:
             progress("reading", 0, 0)
         mod = load_model(model, shapes, dtypes)
-        if dump_ir is not None:
+        if dump is not None:
             dump.write("imported", mod)
         if all(isinstance(f, PrimFunc) for f in mod.functions.values()):
             return build(mod, target)
@@ -94,8 +94,9 @@ def build(
     del target_host, options
     if isinstance(mod, PrimFunc):
         mod = IRModule.from_expr(mod, None if name == "main" else name)
-    if hasattr(mod, "mod") and isinstance(mod.mod, IRModule):  # a Schedule
-        mod = mod.mod
+    scheduled = getattr(mod, "mod", None)
+    if isinstance(scheduled, IRModule):  # mod is a Schedule
+        mod = scheduled
     if not isinstance(mod, IRModule):
         raise TypeError(f"build takes an IRModule or a PrimFunc, not {type(mod).__name__}")
     from tilewright.backends.llvm.artifact import module

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from tilewright.driver.kernels import compile_kernel
 from tilewright.ir.target import Target, default_num_cores
@@ -110,13 +110,13 @@ def _ask(child: subprocess.Popen[bytes], job: Job, target: Target) -> Any:
             return error
 
 
-def _send(pipe: BinaryIO, value: Any) -> None:
+def _send(pipe: IO[bytes], value: Any) -> None:
     data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     pipe.write(struct.pack("<Q", len(data)) + data)
     pipe.flush()
 
 
-def _receive(pipe: BinaryIO) -> Any:
+def _receive(pipe: IO[bytes]) -> Any:
     head = pipe.read(8)
     if len(head) < 8:
         raise EOFError

@@ -180,7 +180,11 @@ def _make_init(cls: type[Any], fields: list[Field], derived_: dict[str, str], kw
         else:
             scope[f"_default_{f.name}"] = f.default
             params.append(f"{f.name}=_default_{f.name}")
-        value = f"{f.name} if {f.name}.__class__ is tuple or {f.name} is None else tuple({f.name})" if f.sequence else f.name
+        value = (
+            f"{f.name} if {f.name}.__class__ is tuple or {f.name} is None else tuple({f.name})"
+            if f.sequence
+            else f.name
+        )
         body.append(f"self.{f.name} = {value}")
     if kw:
         params.append("*")

@@ -72,7 +72,9 @@ class _Compare:
             other = keys_b.get(_key(self.left.get(k, k), self.left))
             if other is None:
                 return self.fail(f"{path}[{_name(k)}]", k, list(b), "missing on the right")
-            if type(k).__name__ == "GlobalVar":  # each function has variables of its own, also where two share the objects
+            if (
+                type(k).__name__ == "GlobalVar"
+            ):  # each function has variables of its own, also where two share the objects
                 saved = self.left, self.right
                 self.left, self.right = dict(self.left), dict(self.right)
                 if not self.value(v, b[other], f"{path}[{_name(k)}]", binding):

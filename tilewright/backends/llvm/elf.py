@@ -80,7 +80,20 @@ class DataObject:
         f.write(b"\0" * (at_sections - f.tell()))
         starts = {s: section_names.index(b"\0" + s.encode() + b"\0") + 1 if s else 0 for s in sections}
         f.write(bytes(64))
-        f.write(_SECTION.pack(starts[sections[1]], 1, 2 | _RETAIN | (_LARGE if self._large else 0), 0, at_data, self._size, 0, 0, 64, 0))
+        f.write(
+            _SECTION.pack(
+                starts[sections[1]],
+                1,
+                2 | _RETAIN | (_LARGE if self._large else 0),
+                0,
+                at_data,
+                self._size,
+                0,
+                0,
+                64,
+                0,
+            )
+        )
         f.write(_SECTION.pack(starts[".symtab"], 2, 0, 0, at_symbols, len(symbols), 3, 2, 8, 24))
         f.write(_SECTION.pack(starts[".strtab"], 3, 0, 0, at_names, len(names), 0, 0, 1, 0))
         f.write(_SECTION.pack(starts[".shstrtab"], 3, 0, 0, at_section_names, len(section_names), 0, 0, 1, 0))

@@ -130,5 +130,5 @@ def decode(probabilities: NDArray[Any], characters: Sequence[str]) -> tuple[str,
     keep = (best != 0) & np.concatenate(([True], best[1:] != best[:-1]))
     if not keep.any():
         return "", 0.0
-    text = "".join(characters[i - 1] for i in best[keep])
+    text = "".join([characters[int(i) - 1] for i in best[keep]])
     return text, float(probabilities.max(axis=1)[keep].mean())
