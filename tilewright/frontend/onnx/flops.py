@@ -11,7 +11,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import walk
 from tilewright.relax import ir as rx
 from tilewright.relax.op import Op
-from tilewright.relax.struct_info import TensorStructInfo
+from tilewright.relax.struct_info import TensorStructInfo, TupleStructInfo
 
 __all__ = ["count_flops"]
 
@@ -33,7 +33,10 @@ def count_flops(module: IRModule) -> tuple[int, bool]:
 
 
 def _size(e: Any) -> tuple[list[int], bool]:
+    """The dimensions of a tensor (of the first of several), unknown ones as 1, and whether all are known."""
     si = getattr(e, "struct_info", None)
+    if isinstance(si, TupleStructInfo) and si.fields:
+        si = si.fields[0]
     if not isinstance(si, TensorStructInfo) or si.shape is None:
         return [], False
     return [d.value if isinstance(d, IntImm) else 1 for d in si.shape], all(isinstance(d, IntImm) for d in si.shape)
@@ -54,6 +57,10 @@ def _cost(call: rx.Call) -> tuple[int, bool]:
             per_input = int(np.prod(weight[1:], dtype=np.int64))
             return 2 * int(np.prod(first, dtype=np.int64)) * per_input, known and first_known
         return 2 * elements * int(np.prod(weight[1:], dtype=np.int64)), known
+    if name in ("nn.lstm", "nn.gru", "nn.rnn"):
+        steps, directions, batch, _ = out
+        per_step = sum(int(np.prod(_size(w)[0][1:], dtype=np.int64)) for w in call.args[1:3])
+        return 2 * steps * directions * batch * per_step, known
     if "pool" in name:
         return elements * int(np.prod(getattr(call.op, "pool_size", (1,)), dtype=np.int64)), known
     if name in ("sum", "mean", "max", "min", "prod"):
