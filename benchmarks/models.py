@@ -3,29 +3,49 @@
     python -m benchmarks.models [--threads 1,2] [--models resnet50,...] [--seconds 2] [--no-write]
 
 Both run in this process by turns, so that a busy machine disturbs both alike; the ratio is of the medians, with that of
-the minima beside it. Models with dynamic shapes are compiled once for all shapes and timed on their first case. The table
-goes to docs/benchmarks.md.
+the minima beside it. Models with dynamic shapes are compiled once for all shapes and timed on one (`SIZES`). The table goes to
+ docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from tests.models.zoo import BY_NAME, POOL, Model, difference, session
+import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- models: begin -->", "<!-- models: end -->"
+from benchmarks.page import provenance, write
+from tests.models.zoo import BY_NAME, POOL, Inputs, Model, difference, page, session
+
+
+def tokens(length: int, masked: bool = True) -> Inputs:
+    """A batch of one sequence."""
+    ids = np.random.default_rng(0).integers(0, 30522, (1, length))
+    ones = np.ones((1, length), np.int64)
+    return {"input_ids": ids, "attention_mask": ones, "token_type_ids": 0 * ones} if masked else {"input_ids": ids}
+
+
+def decode_step(cached: int) -> Inputs:
+    """One token after `cached` others."""
+    past = np.random.default_rng(0).standard_normal((12, 2, 1, 12, cached, 64), dtype=np.float32)
+    return {**tokens(1, masked=False), "past": past}
+
+
+SIZES: dict[str, Callable[[], Inputs]] = {
+    "ppocr-v4-det": lambda: {"x": page(1, 3, 480, 480)},
+    "ppocr-v6-det": lambda: {"x": page(1, 3, 480, 480)},
+    "ppocr-v4-rec": lambda: {"x": page(1, 3, 48, 320)},
+    "ppocr-v6-rec": lambda: {"x": page(1, 3, 48, 320)},
+    "minilm": lambda: tokens(128),
+    "bert": lambda: tokens(128),
+    "gpt2-prefill": lambda: tokens(64, masked=False),
+    "gpt2-decode": lambda: decode_step(64),
+}
+"""What dynamic models are timed on; the others on their first case."""
 
 
 def interleave(functions: list[Callable[[], Any]], seconds: float) -> list[list[float]]:
@@ -44,15 +64,13 @@ def interleave(functions: list[Callable[[], Any]], seconds: float) -> list[list[
 
 def measure(model: Model, threads: list[int], seconds: float) -> dict[str, Any]:
     """One model's row."""
-    import numpy as np
-
     import tilewright as tw
 
     path = model.load()
     begin = time.perf_counter()
     exe = tw.compile(path, shapes=model.shapes or None)
     row: dict[str, Any] = {"model": model.name, "compile": time.perf_counter() - begin, "threads": {}}
-    case = model.cases()[0]
+    case = SIZES[model.name]() if model.name in SIZES else model.cases()[0]
     want = session(path).run(None, case)
     got = exe(**case)
     outputs = list(got) if isinstance(got, (tuple, list)) else [got]
@@ -82,12 +100,8 @@ def table(rows: list[dict[str, Any]], threads: list[int], command: str) -> str:
     head = ["model", "compile s", "difference"]
     for n in threads:
         head += [f"tilewright ms, {n} thread{'s' * (n > 1)}", "onnxruntime ms", "ratio"]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT
-    ).stdout.strip()
     lines = [
-        f"`{command}`, {datetime.date.today()}, commit {commit}, {processor()}, {os.cpu_count()} CPUs, "
-        f"onnxruntime {onnxruntime.__version__}, Python {platform.python_version()}. Medians, in brackets minima; a ratio "
+        f"{provenance(command)}, onnxruntime {onnxruntime.__version__}. Medians, in brackets minima; a ratio "
         "above 1 means slower than onnxruntime. `difference` is the largest, relative to the output's scale.",
         "",
         "| " + " | ".join(head) + " |",
@@ -95,26 +109,6 @@ def table(rows: list[dict[str, Any]], threads: list[int], command: str) -> str:
         *("| " + " | ".join(cells(r, threads)) + " |" for r in rows),
     ]
     return "\n".join(lines)
-
-
-def processor() -> str:
-    """The name of the CPU."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def write(text: str) -> None:
-    """Put the table between its marks in docs/benchmarks.md."""
-    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
-    if BEGIN not in page:
-        page = page.rstrip() + f"\n\n## Models beside onnxruntime\n\n{BEGIN}\n{END}\n"
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -140,7 +134,7 @@ def main() -> None:
     text = table(rows, threads, "python -m benchmarks.models " + " ".join(sys.argv[1:]))
     print(text)
     if not args.no_write:
-        write(text)
+        write("models", "Models beside onnxruntime", text)
 
 
 if __name__ == "__main__":
