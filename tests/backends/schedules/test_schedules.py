@@ -233,3 +233,23 @@ def test_padding_in_strips_for_depthwise_and_pooling() -> None:
     p, kh, kw = k.pad(x, 1), k.axis(3, "kh"), k.axis(3, "kw")
     y = k.compute((1, 24, 24, 24), lambda n, i, j, q: te.max(p[n, i * 2 + kh, j * 2 + kw, q], axis=[kh, kw]))
     k.check(te.create_prim_func([x, y]))
+
+
+def test_concat_along_the_inner_axis_has_no_branches() -> None:
+    parts = [k.ph(f"x{i}", 6, 7, n) for i, n in enumerate((34, 5, 16, 1))]
+    starts = [0, 34, 39, 55, 56]
+
+    def at(i: Any, j: Any, c: Any) -> Any:
+        value = parts[3][i, j, c - starts[3]]
+        for n in (2, 1, 0):
+            value = if_then_else(c < starts[n + 1], parts[n][i, j, c - starts[n]], value)
+        return maximum(value, const(0.0, "float32"))
+
+    f = te.create_prim_func([*parts, k.compute((6, 7, 56), at)])
+    k.check(f)
+    assert "if_then_else" not in k.schedule_kernel(f, k.Target("llvm")).script()
+    x = k.ph("x", 4, 30)
+    padded = k.compute((4, 37), lambda i, j: if_then_else(T.all(j >= 3, j < 33), x[i, j - 3], 0.0))
+    f = te.create_prim_func([x, padded])
+    k.check(f)
+    assert "if_then_else" not in k.schedule_kernel(f, k.Target("llvm")).script()

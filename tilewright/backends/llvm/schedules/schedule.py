@@ -3,7 +3,7 @@
     read      the stages that the blocks compute                        stages.py
     inline    producers into consumers, consumers into reductions       inline.py
     cluster   stages that share their rows run row by row               cluster.py halo.py
-    arrange   each stage by its kind                                    elementwise.py tiles.py rows.py
+    arrange   each stage by its kind                                    elementwise.py pieces.py tiles.py rows.py
 
 What is not recognised keeps its loops (opaque stages); a function that carries a schedule already is left alone.
 """
@@ -17,6 +17,7 @@ from tilewright.backends.llvm.schedules.cluster import Cluster, find_clusters
 from tilewright.backends.llvm.schedules.elementwise import schedule_map, work_of
 from tilewright.backends.llvm.schedules.inline import inline_stages
 from tilewright.backends.llvm.schedules.loops import TRUE, parallel_nest
+from tilewright.backends.llvm.schedules.pieces import cut_into_pieces
 from tilewright.backends.llvm.schedules.rows import schedule_rows, schedule_scalar
 from tilewright.backends.llvm.schedules.stages import Opaque, Stage, read_program
 from tilewright.backends.llvm.schedules.tiles import schedule_tiles
@@ -63,7 +64,7 @@ def _stage(s: Stage | Opaque, flat: Flattener, target: Target, parallel: bool) -
         return _parallel_outer(s.stmt) if parallel else s.stmt
     s = flatten_stage(s, flat)
     if s.combine is None:
-        return schedule_map(s, target, parallel)
+        return seq(*(schedule_map(piece, target, parallel) for piece in cut_into_pieces(s)))
     return (
         schedule_tiles(s, target, parallel)
         or schedule_rows(s, target, parallel)

@@ -227,7 +227,7 @@ def _widen_axes(stage: Stage) -> None:
     mapping: dict[Var, Var] = {a.var: Var(a.var.name, "int64") for a in axes if a.var.dtype != "int64"}
 
     def wide(axis: Axis) -> Axis:
-        return Axis(mapping[axis.var] if axis.var in mapping else axis.var, cast(axis.extent, "int64"))
+        return Axis(mapping.get(axis.var, axis.var), cast(axis.extent, "int64"))
 
     stage.axes, stage.reduce = [wide(a) for a in stage.axes], [wide(a) for a in stage.reduce]
     stage.value = _widen(stage.value, mapping)
