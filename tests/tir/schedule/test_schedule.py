@@ -412,3 +412,45 @@ def test_random_schedules_keep_the_meaning(seed: int) -> None:
     except AssertionError:
         print(sch.trace)
         raise
+
+
+def _scan() -> PrimFunc:
+    """A running sum: its axis is ordered."""
+    from tilewright.ir.node import map_children, replace
+    from tilewright.tir.ir import Block, IterVar, Stmt
+
+    f = row_sum()
+
+    def ordered(x: Any) -> Any:
+        if isinstance(x, Block) and x.name_hint == "S":
+            iters = tuple(replace(iv, iter_type=IterVar.Ordered) if i else iv for i, iv in enumerate(x.iter_vars))
+            return replace(x, iter_vars=iters)
+        return map_children(x, lambda c: ordered(c) if isinstance(c, Stmt) else c)
+
+    return f.with_body(ordered(f.body))
+
+
+def test_errors_of_rarer_faults() -> None:
+    _error("TW0401", lambda: Schedule("no module"))  # pyright: ignore
+    sch = Schedule(_scan())
+    i, k = sch.get_loops(sch.get_block("S"))
+    assert "is scan" in _error("TW0415", lambda: sch.reorder(k, i))
+    sch = Schedule(mm_relu())
+    y, relu = sch.get_block("Y"), sch.get_block("C")
+    i, j, k = sch.get_loops(y)
+    _error("TW0441", lambda: sch.sample_perfect_tile(i, 2, decision=[5, 5]))
+    _error("TW0441", lambda: sch.sample_categorical([1, 2], [1.0]))
+    sch.reverse_compute_at(relu, j)
+    _error("TW0453", lambda: sch.cache_write(y, 0, "local"))
+    sch = Schedule(mm_relu())
+    y = sch.get_block("Y")
+    sch.decompose_reduction(y, sch.get_loops(y)[2])
+    ci, _ = sch.get_loops(sch.get_block("C"))
+    _error("TW0433", lambda: sch.compute_at(y, ci))
+
+
+def test_a_function_cannot_lose_all_its_blocks() -> None:
+    a = te.placeholder((4,), "float32", name="A")
+    sch = Schedule(te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 1.0, name="B")]))
+    path = sch.state.block_path(sch.get_block("B"))
+    _error("TW0404", lambda: sch.state.put("main", path, None))
