@@ -74,7 +74,7 @@ def test_executable_takes_and_gives_the_callers_kind():
         ((np.zeros((3,), np.float32),), ValueError, "x"),
         ((None,), TypeError, "x"),
         ((), TypeError, "x"),
-        ((np.zeros((3, 5), np.float32),) * 2, TypeError, "1"),
+        ((np.zeros((3, 5), np.float32),) * 3, TypeError, "1"),
     ],
 )
 def test_wrong_arguments_name_the_parameter(args, kind, says):

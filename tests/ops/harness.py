@@ -12,9 +12,9 @@ import numpy as np
 from tilewright import te
 from tilewright.arith.expr import IntImm, PrimExpr, SizeVar
 from tilewright.relax import ir as R
-from tilewright.relax.build import convert
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from tilewright.relax.values import convert
 from tilewright.tir.interp import interpret
 
 _spec = importlib.util.spec_from_file_location("ops_te_eval", Path(__file__).with_name("te_eval.py"))

@@ -11,10 +11,10 @@ from tilewright.ir.node import walk
 from tilewright.ops.api import ROOT, resolve
 from tilewright.relax import ir as R
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import var
 from tilewright.relax.evaluate import evaluate
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.relax.transform.legalise import legalise
+from tilewright.relax.values import var
 from tilewright.support.diagnostics import CompileError
 
 

@@ -13,9 +13,9 @@ import pytest
 import tilewright.ops  # noqa: F401  (fills OPS)
 from tilewright.relax import ir as R
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import convert, make_tuple
 from tilewright.relax.op import OPS, Sample
 from tilewright.relax.struct_info import TensorStructInfo
+from tilewright.relax.values import convert, make_tuple
 
 _path = Path(__file__).with_name("harness.py")
 _spec = importlib.util.spec_from_file_location("ops_harness_native", _path)

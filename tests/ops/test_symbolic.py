@@ -18,11 +18,11 @@ import tilewright.ops  # noqa: F401  (fills OPS)
 from tilewright.arith.expr import SizeVar
 from tilewright.relax import ir as R
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import convert, make_tuple
 from tilewright.relax.evaluate import evaluate
 from tilewright.relax.op import OPS, Sample
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.relax.transform.legalise import legalise
+from tilewright.relax.values import convert, make_tuple
 from tilewright.support.diagnostics import CompileError
 
 _path = Path(__file__).with_name("harness.py")

@@ -11,12 +11,12 @@ import tilewright.ops
 from tilewright.arith.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import const
 from tilewright.relax.evaluate import evaluate
 from tilewright.relax.ir import Call, Function, Var
 from tilewright.relax.op import OPS
 from tilewright.relax.rewrite import all_bindings
 from tilewright.relax.struct_info import TensorStructInfo
+from tilewright.relax.values import const
 from tilewright.relax.verify import problems
 
 _ = tilewright.ops

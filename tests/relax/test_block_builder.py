@@ -11,9 +11,9 @@ from tests.relax.graphs import array, function, names, op, symbol, tensor, weigh
 from tilewright import te
 from tilewright.relax import ir as R
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import const, convert
 from tilewright.relax.evaluate import evaluate
 from tilewright.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo, as_ints, sinfo_equal
+from tilewright.relax.values import const, convert
 from tilewright.relax.verify import well_formed
 from tilewright.support.diagnostics import CompileError
 

@@ -8,7 +8,6 @@ import pytest
 from tests.relax.graphs import array, function, names, op, same, symbol, tensor, weights
 from tilewright.ir.target import Target
 from tilewright.relax import ir as R
-from tilewright.relax.build import const
 from tilewright.relax.rewrite import all_bindings
 from tilewright.relax.transform.canonicalise_bindings import canonicalise_bindings
 from tilewright.relax.transform.cse import cse
@@ -20,6 +19,7 @@ from tilewright.relax.transform.pack_weights import pack_matmul_weight, pack_wei
 from tilewright.relax.transform.raise_norms import raise_norms
 from tilewright.relax.transform.simplify_views import simplify_views
 from tilewright.relax.transform.split_columns import sink_into_concat, split_columns
+from tilewright.relax.values import const
 
 
 def run(mod, *passes):

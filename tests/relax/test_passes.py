@@ -9,7 +9,6 @@ from tests.relax.graphs import array, evaluate, function, kernels, names, op, pr
 from tilewright.ir.module import IRModule
 from tilewright.ir.structure import assert_structural_equal
 from tilewright.relax import ir as R
-from tilewright.relax.build import const
 from tilewright.relax.calls import call_pure_packed
 from tilewright.relax.op import OpPatternKind as K
 from tilewright.relax.struct_info import TensorStructInfo, as_ints
@@ -27,6 +26,7 @@ from tilewright.relax.transform import (
     LegalizeOps,
     Normalize,
 )
+from tilewright.relax.values import const
 from tilewright.relax.verify import verify_module, well_formed
 from tilewright.support.diagnostics import CompileError
 

@@ -10,9 +10,9 @@ import pytest
 from tests.relax.graphs import array, function, op, same, symbol, tensor, weights
 from tilewright.relax import ir as R
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import const
 from tilewright.relax.struct_info import as_int
 from tilewright.relax.transform import graph_pipeline
+from tilewright.relax.values import const
 
 UNARY = ["nn.relu", "tanh", "negative", "sigmoid", "abs"]
 BINARY = ["add", "subtract", "multiply", "maximum"]

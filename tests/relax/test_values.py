@@ -10,12 +10,12 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.relax import ir as R
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import const
 from tilewright.relax.dims import prove_equal, show_shape
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.relax.transform import FoldConstant, LiftTransformParams
 from tilewright.relax.transform.inline_functions import inline_functions
 from tilewright.relax.transform.shape_values import ShapeValues
+from tilewright.relax.values import const
 from tilewright.support.diagnostics import CompileError
 
 

@@ -14,7 +14,7 @@ from tilewright.ir.op import GlobalVar, Op, PointerType, PrimType
 from tilewright.relax import calls
 from tilewright.relax import ir as rx
 from tilewright.relax import struct_info as si
-from tilewright.relax.build import const as rconst
+from tilewright.relax.values import const as rconst
 from tilewright.tir import ir as tir
 
 i32 = lambda v: E.IntImm("int32", v)

@@ -11,8 +11,8 @@ import pytest
 from tests.script.test_round_trip import check
 from tilewright.relax import ir as rx
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import convert, var
 from tilewright.relax.op import OPS
+from tilewright.relax.values import convert, var
 from tilewright.script import from_source
 from tilewright.support.diagnostics import CompileError
 

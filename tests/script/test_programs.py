@@ -413,7 +413,7 @@ def test_nested_functions_and_kernels() -> None:
 def test_constants_stay_out_of_the_text() -> None:
     from tilewright.relax import ir as rx
     from tilewright.relax.block_builder import BlockBuilder
-    from tilewright.relax.build import const, var
+    from tilewright.relax.values import const, var
 
     weights = np.arange(4000, dtype="float32").reshape(40, 100)
     bb = BlockBuilder()

@@ -18,9 +18,9 @@ from tilewright.arith.expr import FloatImm, IntImm
 from tilewright.arith.expr import StringImm as TirString
 from tilewright.ops.create import Arange, Eye
 from tilewright.ops.index import StridedSlice
-from tilewright.relax.build import convert
 from tilewright.relax.ir import Call, DataTypeImm, Expr, PrimValue, ShapeExpr, StringImm
 from tilewright.relax.op import OPS, Op
+from tilewright.relax.values import convert
 
 __all__ = ["Namespace", "names", "resolve"]
 

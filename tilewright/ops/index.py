@@ -226,7 +226,7 @@ class Split(Op, name="split", torch="aten.split.Tensor"):
         )
 
     def lower(self, b: Any, x: Any) -> Any:
-        from tilewright.relax.build import make_tuple
+        from tilewright.relax.values import make_tuple
 
         a, parts = self._parts(known(self, x))
         cut = StridedSlice((a,))

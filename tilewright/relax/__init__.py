@@ -3,7 +3,6 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from tilewright.relax import build as _values  # loaded first: the name `build` below is the function that compiles
 from tilewright.support.lazy import resolve as _resolve
 
 if TYPE_CHECKING:
@@ -22,12 +21,11 @@ _NAMES = {
         "struct_info",
     ),
     **dict.fromkeys(("call_dps_packed", "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace"), "calls"),
-    **dict.fromkeys(("const", "convert"), "build"),
+    **dict.fromkeys(("const", "convert"), "values"),
     "BlockBuilder": "block_builder",
 }  # fmt: skip
 _LAZY = {"build": "relax.build", "VirtualMachine": "relax.vm", "VMExecutable": "relax.vm_executable"}
 _MODULES = ("analysis", "block_builder", "calls", "evaluate", "frontend", "ir", "op", "struct_info", "transform", "verify")  # fmt: skip
-del build  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 
 from tilewright.ir.module import BaseFunc, IRModule
 from tilewright.ir.node import replace
-from tilewright.relax.build import convert, make_tuple, make_var
 from tilewright.relax.dims import Assumptions, collect_assumptions
 from tilewright.relax.ir import (
     Binding,
@@ -57,6 +56,7 @@ from tilewright.relax.struct_info import (
     substitute_symbols,
     unify,
 )
+from tilewright.relax.values import convert, make_tuple, make_var
 from tilewright.support.diagnostics import CompileError
 
 __all__ = ["BlockBuilder", "function_struct_info", "is_leaf"]

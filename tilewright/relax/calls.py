@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.relax.build import convert, make_tuple
 from tilewright.relax.ir import Call, Expr, ExternFunc, GlobalVar, ShapeExpr, Tuple
 from tilewright.relax.op import Op
 from tilewright.relax.struct_info import ObjectStructInfo, StructInfo, TupleStructInfo
+from tilewright.relax.values import convert, make_tuple
 
 __all__ = [
     "CallDPSPacked", "CallPacked", "CallPurePacked", "CallTIR", "CallTIRInplace", "call_dps_packed", "call_function", "call_packed",

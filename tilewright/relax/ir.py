@@ -116,7 +116,7 @@ class Expr(BaseExpr):
 
     def __call__(self, *args: Any) -> Call:
         """A call of the function that this expression holds."""
-        from tilewright.relax.build import convert as convert_operand
+        from tilewright.relax.values import convert as convert_operand
 
         return Call(self, tuple(convert_operand(a) for a in args))
 

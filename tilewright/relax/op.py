@@ -101,7 +101,7 @@ class Op:
 
     def __call__(self, *args: Any) -> Call:
         """A call of this operator; numpy arrays, ints and tuples among the operands become constants and shapes."""
-        from tilewright.relax.build import convert
+        from tilewright.relax.values import convert
 
         return Call(self, tuple(convert(a) for a in args))
 

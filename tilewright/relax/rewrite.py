@@ -16,7 +16,6 @@ from typing import Any
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node, children, replace
 from tilewright.relax.block_builder import BlockBuilder, is_leaf
-from tilewright.relax.build import make_tuple, make_var
 from tilewright.relax.ir import (
     Binding,
     BindingBlock,
@@ -35,6 +34,7 @@ from tilewright.relax.ir import (
     VarBinding,
 )
 from tilewright.relax.struct_info import StructInfo, TupleStructInfo, sinfo_equal
+from tilewright.relax.values import make_tuple, make_var
 from tilewright.tir.ir import PrimFunc
 
 __all__ = ["GraphMutator", "all_bindings", "count_uses", "graph_functions", "uses_of", "vars_in"]

@@ -23,7 +23,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node
 from tilewright.ir.op import GlobalVar
 from tilewright.relax import ir as rx
-from tilewright.relax.build import make_tuple
+from tilewright.relax.values import make_tuple
 from tilewright.script import commands as C
 from tilewright.script import ir, relax, tir
 from tilewright.script.evaluate import Environment, Evaluator

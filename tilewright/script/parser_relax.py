@@ -12,7 +12,7 @@ from tilewright.ir.node import Node
 from tilewright.relax import ir as rx
 from tilewright.relax import struct_info as si
 from tilewright.relax.block_builder import BlockBuilder, function_struct_info, is_leaf
-from tilewright.relax.build import convert, make_var
+from tilewright.relax.values import convert, make_var
 from tilewright.script import commands as C
 from tilewright.script import relax as R
 from tilewright.script.evaluate import Environment, Evaluator, as_operand

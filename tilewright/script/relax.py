@@ -19,8 +19,8 @@ from tilewright.ir.op import GlobalVar
 from tilewright.relax import calls, struct_info
 from tilewright.relax import ir as rx
 from tilewright.relax import op as relax_op
-from tilewright.relax.build import const, convert, make_tuple, make_var
 from tilewright.relax.calls import call_dps_packed, call_packed, call_pure_packed
+from tilewright.relax.values import const, convert, make_tuple, make_var
 from tilewright.script.commands import FuncAttr
 from tilewright.script.source import did_you_mean
 

@@ -23,8 +23,8 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.relax import ir as rx
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import var
 from tilewright.relax.struct_info import TensorStructInfo
+from tilewright.relax.values import var
 from tilewright.support.diagnostics import CompileError, Diagnostic
 
 __all__ = ["Importer", "from_onnx"]

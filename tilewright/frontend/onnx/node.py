@@ -17,10 +17,10 @@ from tilewright.frontend.onnx.reader import element_type, tensor_array
 from tilewright.frontend.onnx.symbolic import LIMIT, Symbolic
 from tilewright.ir import dtype as dt
 from tilewright.relax import ir as rx
-from tilewright.relax.build import convert, make_tuple
 from tilewright.relax.dims import prove_equal, shape_product
 from tilewright.relax.op import OPS, Op
 from tilewright.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from tilewright.relax.values import convert, make_tuple
 
 if TYPE_CHECKING:
     from tilewright.frontend.onnx.convert import Importer

@@ -19,10 +19,10 @@ from tilewright.ops.index import StridedSlice
 from tilewright.ops.linalg import MatMul
 from tilewright.ops.manipulate import Concat, PermuteDims, Reshape, Stack
 from tilewright.ops.nn.conv import set_field
-from tilewright.relax.build import make_tuple
 from tilewright.relax.ir import TupleGetItem
 from tilewright.relax.op import Op, Sample
 from tilewright.relax.struct_info import TupleStructInfo
+from tilewright.relax.values import make_tuple
 from tilewright.topi.nn import rnn as loops
 from tilewright.topi.nn.rnn import ACTIVATIONS
 

@@ -12,10 +12,10 @@ from tilewright.arith.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.ir.passes import Pass, PassContext
-from tilewright.relax.build import convert, make_var
 from tilewright.relax.ir import Call, Constant, DataflowVar, Function, GlobalVar, MatchCast, PrimValue, ShapeExpr, Var
 from tilewright.relax.rewrite import GraphMutator
 from tilewright.relax.struct_info import TensorStructInfo, as_int, describe, free_symbols, substitute_symbols
+from tilewright.relax.values import convert, make_var
 from tilewright.support.diagnostics import CompileError
 
 __all__ = ["Rebinder", "bind_params", "bind_symbolic_vars"]

@@ -13,7 +13,6 @@ import numpy as np
 from tilewright.ir import dtype as dt
 from tilewright.ir.module import IRModule
 from tilewright.ir.passes import PassContext, pass_
-from tilewright.relax.build import make_tuple
 from tilewright.relax.calls import is_impure
 from tilewright.relax.dims import as_int, as_ints
 from tilewright.relax.ir import Call, Constant, Expr, If, PrimValue, SeqExpr, ShapeExpr, StringImm, Tuple, Var
@@ -21,6 +20,7 @@ from tilewright.relax.op import Op
 from tilewright.relax.rewrite import GraphMutator
 from tilewright.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from tilewright.relax.transform.shape_values import ShapeValues
+from tilewright.relax.values import make_tuple
 
 __all__ = ["evaluate_call", "fold_constant"]
 

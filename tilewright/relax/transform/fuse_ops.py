@@ -23,7 +23,6 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.ir.passes import PassContext, pass_
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.build import make_var
 from tilewright.relax.calls import is_call_tir
 from tilewright.relax.dims import as_ints, dim_key
 from tilewright.relax.ir import (
@@ -49,6 +48,7 @@ from tilewright.relax.struct_info import (
     free_symbols,
 )
 from tilewright.relax.transform.op_pattern import KernelPattern, analyse
+from tilewright.relax.values import make_var
 from tilewright.relax.verify import defined_symbols
 from tilewright.tir.ir import PrimFunc
 

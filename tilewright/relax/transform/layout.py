@@ -19,7 +19,6 @@ import numpy as np
 from tilewright.ir import dtype as dt
 from tilewright.ir.module import IRModule
 from tilewright.ir.passes import Pass, PassContext
-from tilewright.relax.build import make_tuple
 from tilewright.relax.dims import as_int, prove_equal
 from tilewright.relax.ir import (
     BindingBlock,
@@ -38,6 +37,7 @@ from tilewright.relax.ir import (
 from tilewright.relax.op import OPS, Op
 from tilewright.relax.rewrite import GraphMutator
 from tilewright.relax.struct_info import TensorStructInfo
+from tilewright.relax.values import make_tuple
 
 __all__ = ["layout_pass", "pack_conv_weight", "vector_block"]
 

@@ -12,7 +12,6 @@ from typing import Any
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.ir.passes import Pass, PassContext
-from tilewright.relax.build import make_tuple, make_var
 from tilewright.relax.calls import is_impure
 from tilewright.relax.ir import (
     DataflowBlock,
@@ -27,6 +26,7 @@ from tilewright.relax.ir import (
 )
 from tilewright.relax.rewrite import GraphMutator, graph_functions, vars_in
 from tilewright.relax.struct_info import TupleStructInfo
+from tilewright.relax.values import make_tuple, make_var
 
 __all__ = ["lift_transform_params"]
 

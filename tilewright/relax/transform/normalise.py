@@ -8,7 +8,6 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.ir.passes import PassContext, pass_
 from tilewright.relax.block_builder import is_leaf
-from tilewright.relax.build import make_var
 from tilewright.relax.calls import is_impure
 from tilewright.relax.ir import (
     Call,
@@ -22,6 +21,7 @@ from tilewright.relax.ir import (
     VarBinding,
 )
 from tilewright.relax.rewrite import GraphMutator
+from tilewright.relax.values import make_var
 
 __all__ = ["convert_to_dataflow", "normalise"]
 

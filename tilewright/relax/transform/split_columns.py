@@ -15,12 +15,12 @@ import numpy as np
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.passes import PassContext, pass_
-from tilewright.relax.build import make_tuple
 from tilewright.relax.dims import as_int, as_ints
 from tilewright.relax.ir import Call, Constant, Expr, PrimValue, Tuple, Var, VarBinding
 from tilewright.relax.op import OPS
 from tilewright.relax.rewrite import GraphMutator, count_uses
 from tilewright.relax.struct_info import TensorStructInfo
+from tilewright.relax.values import make_tuple
 
 __all__ = ["sink_into_concat", "split_columns"]
 
