@@ -224,7 +224,7 @@ def test_the_facts_of_a_model() -> None:
     model = parse("""agraph (float[b, 3, 8, 8] x) => (float[b, 4, 6, 6] y) { c = Conv(x, w) y = Relu(c) }""")
     model.graph.initializer.append(onnx.numpy_helper.from_array(f32(4, 3, 3, 3), "w"))
     facts = inspect_model(model, shape_dict={"x": (2, None, None, None)})
-    assert facts["inputs"] == [{"name": "x", "dtype": "float32", "shape": ["b", 3, 8, 8]}]
+    assert facts["inputs"] == [{"name": "x", "dtype": "float32", "shape": [2, 3, 8, 8]}]
     assert {o["op"]: o["count"] for o in facts["operators"]} == {"Conv": 1, "Relu": 1}
     assert facts["parameters"] == 108
     elements = 2 * 4 * 6 * 6

@@ -81,8 +81,10 @@ def _value(source: ModelSource, value: Any, fixed: Mapping[str, Sequence[Any]]) 
     except CompileError:
         dtype = "unsupported"
     shape: list[int | str] = []
-    if value.name in fixed:
-        shape = list(fixed[value.name])
-    elif t.HasField("shape"):
+    if t.HasField("shape"):
         shape = [int(d.dim_value) if d.dim_value > 0 else (d.dim_param or "?") for d in t.shape.dim]
+    given = fixed.get(value.name, ())
+    if given:
+        said = shape or ["?"] * len(given)
+        shape = [s if g is None else g for g, s in zip(given, said)]
     return {"name": value.name, "dtype": dtype, "shape": shape}
