@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,11 +12,11 @@ from tilewright.arith.expr import FloatImm, IntImm
 from tilewright.ir.dtype import is_float
 from tilewright.ops.common import check_dtype, fail, member, out, result_shape, rng, same_dtype, tensor
 from tilewright.relax.ir import Constant, PrimValue
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import PrimStructInfo, TensorStructInfo
 
 
-@dataclass(frozen=True)
+@operator
 class Binary(Op):
     """The family of operators on the elements of two tensors; made by `binary`.
 

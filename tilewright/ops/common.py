@@ -7,7 +7,6 @@ TW0206 attribute, TW0207 axis, TW0208 kind of operand, TW0209 number of elements
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import new_class
 from typing import Any, NoReturn
 
@@ -17,7 +16,7 @@ from tilewright.arith.expr import Add, FloorDiv, IntImm, Max, Min, Mul, PrimExpr
 from tilewright.ir import dtype as dt
 from tilewright.relax.dims import as_int, require_equal, show_dim, show_shape, simplify_dim
 from tilewright.relax.ir import Constant, Expr, PrimValue, Tuple
-from tilewright.relax.op import Op
+from tilewright.relax.op import Op, operator
 from tilewright.relax.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -227,7 +226,7 @@ def member(label: str, base: type[Op], body: dict[str, Any], **options: Any) -> 
     """A class of a family of operators: `base` with the attributes of `body`; `options` as `name=`, `onnx=`, `torch=`."""
     made = new_class(label, (base,), options, lambda namespace: namespace.update(body))
     # without attributes of its own the class inherits everything that `dataclass` would make anew, slowly, at import
-    return dataclass(frozen=True)(made) if body.get("__annotations__") else made
+    return operator(made) if body.get("__annotations__") else made
 
 
 def rng(seed: int = 0) -> Any:

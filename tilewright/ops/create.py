@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,11 @@ from tilewright.ops.common import (
     tensor,
 )
 from tilewright.relax.dims import simplify_dim
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 
 
-@dataclass(frozen=True)
+@operator
 class Full(Op, name="full"):
     """A tensor of the shape, every element `fill_value`: a number, or a tensor of no dimensions."""
 
@@ -62,7 +61,7 @@ class Full(Op, name="full"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class FullLike(Op, name="full_like"):
     """A tensor with the operand's shape, every element `fill_value`: a number, or a tensor of no dimensions."""
 
@@ -86,7 +85,7 @@ class FullLike(Op, name="full_like"):
         return [Sample(cls(), (x, 2.0)), Sample(cls("int32"), (x, np.int32(4).reshape(())))]
 
 
-@dataclass(frozen=True)
+@operator
 class _Filled(Op):
     dtype: str = "float32"
 
@@ -98,7 +97,7 @@ class _Filled(Op):
         return [Sample(cls(), ((2, 3),)), Sample(cls("int64"), ((),)), Sample(cls("bool"), ((2,),))]
 
 
-@dataclass(frozen=True)
+@operator
 class Zeros(_Filled, name="zeros"):
     """A tensor of zeros."""
 
@@ -109,7 +108,7 @@ class Zeros(_Filled, name="zeros"):
         return np.zeros(shape, numpy_dtype(self.dtype))
 
 
-@dataclass(frozen=True)
+@operator
 class Ones(_Filled, name="ones"):
     """A tensor of ones."""
 
@@ -120,7 +119,7 @@ class Ones(_Filled, name="ones"):
         return np.ones(shape, numpy_dtype(self.dtype))
 
 
-@dataclass(frozen=True)
+@operator
 class _FilledLike(Op):
     dtype: str = ""
 
@@ -132,7 +131,7 @@ class _FilledLike(Op):
         return [Sample(cls(), (np.full((2, 3), 7, np.float32),)), Sample(cls("int64"), (np.full((2,), 7, np.float32),))]
 
 
-@dataclass(frozen=True)
+@operator
 class ZerosLike(_FilledLike, name="zeros_like"):
     """Zeros with the operand's shape."""
 
@@ -143,7 +142,7 @@ class ZerosLike(_FilledLike, name="zeros_like"):
         return np.zeros(x.shape, self.dtype or x.dtype)
 
 
-@dataclass(frozen=True)
+@operator
 class OnesLike(_FilledLike, name="ones_like"):
     """Ones with the operand's shape."""
 
@@ -154,7 +153,7 @@ class OnesLike(_FilledLike, name="ones_like"):
         return np.ones(x.shape, self.dtype or x.dtype)
 
 
-@dataclass(frozen=True)
+@operator
 class Arange(Op, name="arange"):
     """start, start + step, ... below `end`; the three are numbers, integers may be symbolic."""
 
@@ -205,7 +204,7 @@ class Arange(Op, name="arange"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class _Triangle(Op):
     def infer(self, x: Any, k: Any = None) -> TensorStructInfo:
         shape = known(self, x)
@@ -226,7 +225,7 @@ class _Triangle(Op):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Tril(_Triangle, name="tril", torch="aten.tril.default"):
     """The lower triangle of the last two dimensions, up to the k-th diagonal."""
 
@@ -237,7 +236,7 @@ class Tril(_Triangle, name="tril", torch="aten.tril.default"):
         return np.tril(x, k)
 
 
-@dataclass(frozen=True)
+@operator
 class Triu(_Triangle, name="triu", torch="aten.triu.default"):
     """The upper triangle of the last two dimensions, from the k-th diagonal on."""
 
@@ -248,7 +247,7 @@ class Triu(_Triangle, name="triu", torch="aten.triu.default"):
         return np.triu(x, k)
 
 
-@dataclass(frozen=True)
+@operator
 class Eye(Op, name="eye"):
     """Ones on the k-th diagonal of an n x m matrix, zeros elsewhere; the operand is the shape (n, m)."""
 
@@ -271,7 +270,7 @@ class Eye(Op, name="eye"):
         return [Sample(cls(), ((3, 3),)), Sample(cls(1, "int32"), ((2, 4),)), Sample(cls(-1), ((3, 2),))]
 
 
-@dataclass(frozen=True)
+@operator
 class ShapeOf(Op, name="shape_of"):
     """The shape of a tensor, as a shape."""
 
@@ -292,7 +291,7 @@ class ShapeOf(Op, name="shape_of"):
         return [Sample(cls(), (np.zeros((2, 3), np.float32),))]
 
 
-@dataclass(frozen=True)
+@operator
 class ShapeToTensor(Op, name="shape_to_tensor"):
     """A shape as a tensor of int64."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,12 +10,12 @@ import numpy as np
 from tilewright import topi
 from tilewright.ops.common import check_dtype, fail, known, out, rng, shape_operand, tensor
 from tilewright.ops.nn.conv import set_field
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.topi.image.resize import COORDINATES, METHODS, ROUNDINGS
 
 
-@dataclass(frozen=True)
+@operator
 class Resize(Op):
     """The family of resamplings of the spatial dimensions of `layout` to the operand `size`.
 
@@ -193,19 +192,19 @@ class Resize(Op):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Resize1d(Resize, name="image.resize1d"):
     """Resampling of one spatial dimension."""
 
     rank: ClassVar[int] = 1
 
 
-@dataclass(frozen=True)
+@operator
 class Resize2d(Resize, name="image.resize2d"):
     """Resampling of two spatial dimensions."""
 
 
-@dataclass(frozen=True)
+@operator
 class Resize3d(Resize, name="image.resize3d"):
     """Resampling of three spatial dimensions."""
 

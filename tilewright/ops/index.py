@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from tilewright.ops.common import (
 )
 from tilewright.ops.nn.conv import set_field
 from tilewright.relax.dims import difference, simplify_dim
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import PrimStructInfo, TensorStructInfo
 
 _HUGE = 2**31 - 1
@@ -120,7 +119,7 @@ def _backward_end(extent: PrimExpr, last: int | None, end: Any) -> PrimExpr:
     return simplify_dim(extent + last) if last < 0 else IntImm("int64", last)
 
 
-@dataclass(frozen=True)
+@operator
 class StridedSlice(Op, name="strided_slice"):
     """x[begin:end:stride] along each of `axes`, by numpy's rules; begin and end are shapes (they may be symbolic)."""
 
@@ -185,7 +184,7 @@ class StridedSlice(Op, name="strided_slice"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Split(Op, name="split", torch="aten.split.Tensor"):
     """Parts along `axis`: a number makes that many equal ones (the last may be shorter), a tuple says where to cut."""
 
@@ -251,7 +250,7 @@ class Split(Op, name="split", torch="aten.split.Tensor"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Take(Op, name="take"):
     """Slices of the operand along `axis` (None: elements of the flattened tensor) at `indices`, a tensor or a number.
 
@@ -294,7 +293,7 @@ class Take(Op, name="take"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class GatherElements(Op, name="gather_elements", torch="aten.gather.default"):
     """The operand at the place i whose coordinate along `axis` is `indices[i]`."""
 
@@ -326,7 +325,7 @@ class GatherElements(Op, name="gather_elements", torch="aten.gather.default"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class GatherND(Op, name="gather_nd"):
     """Slices at the coordinates in the last dimension of `indices`; the first `batch_dims` dimensions run together."""
 
@@ -380,7 +379,7 @@ def _scatter(target: Any, at: Any, value: Any, reduction: str) -> None:
     target[at] = value if f is None else f(target[at], value)
 
 
-@dataclass(frozen=True)
+@operator
 class ScatterElements(Op, name="scatter_elements"):
     """`data` with `updates[i]` put (or combined: add, mul, min, max) at the place i with `indices[i]` along `axis`."""
 
@@ -422,7 +421,7 @@ class ScatterElements(Op, name="scatter_elements"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class ScatterND(Op, name="scatter_nd"):
     """`data` with the slices `updates[i]` put (or combined) at the coordinates `indices[i]`."""
 
@@ -465,7 +464,7 @@ class ScatterND(Op, name="scatter_nd"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class OneHot(Op, name="one_hot"):
     """A new dimension `axis` of extent `depth`: `on_value` at the index (negative ones from the end), else `off_value`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,12 +20,12 @@ from tilewright.ops.common import (
     same_dtype,
     tensor,
 )
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.topi.linalg import parse_einsum
 
 
-@dataclass(frozen=True)
+@operator
 class MatMul(Op, name="matmul", onnx="MatMul@1", torch=("aten.matmul.default", "aten.mm.default", "aten.bmm.default")):
     """numpy.matmul: the last two dimensions multiply, those before broadcast; a vector is a row or a column.
 
@@ -105,7 +104,7 @@ class MatMul(Op, name="matmul", onnx="MatMul@1", torch=("aten.matmul.default", "
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Einsum(Op, name="einsum"):
     """The sum of products that the letters of `subscripts` say; one tuple of tensors as the operand."""
 
@@ -152,7 +151,7 @@ class Einsum(Op, name="einsum"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Linear(Op, name="linear", torch="aten.linear.default"):
     """data @ weight.T (+ bias); the weight is [N, K]."""
 

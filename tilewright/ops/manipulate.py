@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +25,7 @@ from tilewright.ops.common import (
 )
 from tilewright.ops.nn.conv import set_field
 from tilewright.relax.dims import difference, shape_product, simplify_dim
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 
 
@@ -75,7 +74,7 @@ def _empty(shape: Any) -> bool:
     return any(as_int(d) == 0 for d in shape)
 
 
-@dataclass(frozen=True)
+@operator
 class Reshape(Op, name="reshape", torch=("aten.view.default", "aten.reshape.default")):
     """The elements in row-major order, in another shape; -1 stands for what is left, 0 for the old dimension there."""
 
@@ -104,7 +103,7 @@ class Reshape(Op, name="reshape", torch=("aten.view.default", "aten.reshape.defa
         return [*(Sample(cls(), (x, s)) for s in shapes), Sample(cls(), (_cube(1), ()))]
 
 
-@dataclass(frozen=True)
+@operator
 class Flatten(Op, name="flatten"):
     """All elements in one dimension."""
 
@@ -122,7 +121,7 @@ class Flatten(Op, name="flatten"):
         return [Sample(cls(), (_cube(2, 3),)), Sample(cls(), (np.float32(3).reshape(()),))]
 
 
-@dataclass(frozen=True)
+@operator
 class PermuteDims(Op, name="permute_dims", torch="aten.permute.default"):
     """Dimension k of the result is dimension axes[k] of the operand; None reverses them."""
 
@@ -152,7 +151,7 @@ class PermuteDims(Op, name="permute_dims", torch="aten.permute.default"):
         return [Sample(cls(a), (x,)) for a in (None, (0, 2, 1), (-1, 0, 1), (0, 1, 2))]
 
 
-@dataclass(frozen=True)
+@operator
 class ExpandDims(Op, name="expand_dims", torch="aten.unsqueeze.default"):
     """New dimensions of extent 1 at the places `axis` of the result."""
 
@@ -181,7 +180,7 @@ class ExpandDims(Op, name="expand_dims", torch="aten.unsqueeze.default"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Squeeze(Op, name="squeeze", torch=("aten.squeeze.dims", "aten.squeeze.dim")):
     """Without the dimensions `axis`, which have extent 1; None: without all that are known to."""
 
@@ -210,7 +209,7 @@ class Squeeze(Op, name="squeeze", torch=("aten.squeeze.dims", "aten.squeeze.dim"
         return [Sample(cls(a), (_cube(1, 3, 1),)) for a in (None, 0, (0, -1), 2, ())]
 
 
-@dataclass(frozen=True)
+@operator
 class BroadcastTo(Op, name="broadcast_to", torch="aten.expand.default"):
     """The operand repeated along dimensions of extent 1, and along new leading ones, to the shape."""
 
@@ -241,7 +240,7 @@ class BroadcastTo(Op, name="broadcast_to", torch="aten.expand.default"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Concat(Op, name="concat", torch="aten.cat.default"):
     """The tensors of a tuple one after the other along `axis`."""
 
@@ -277,7 +276,7 @@ class Concat(Op, name="concat", torch="aten.cat.default"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Stack(Op, name="stack", torch="aten.stack.default"):
     """The tensors of a tuple as slices of a new dimension `axis`."""
 
@@ -309,7 +308,7 @@ class Stack(Op, name="stack", torch="aten.stack.default"):
         return [Sample(cls(a), ([_cube(2, 3), -_cube(2, 3)],)) for a in (0, 1, -1)]
 
 
-@dataclass(frozen=True)
+@operator
 class Flip(Op, name="flip", torch="aten.flip.default"):
     """The elements along `axis` in the opposite order."""
 
@@ -330,7 +329,7 @@ class Flip(Op, name="flip", torch="aten.flip.default"):
         return [Sample(cls(a), (_cube(2, 3),)) for a in (0, 1, -1)]
 
 
-@dataclass(frozen=True)
+@operator
 class Tile(Op, name="tile"):
     """The whole tensor repeated; one number for each dimension (an attribute, or a shape as second operand)."""
 
@@ -366,7 +365,7 @@ class Tile(Op, name="tile"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Repeat(Op, name="repeat", torch="aten.repeat_interleave.self_int"):
     """Every element `repeats` times along `axis` (None: of the flattened tensor)."""
 
@@ -392,7 +391,7 @@ class Repeat(Op, name="repeat", torch="aten.repeat_interleave.self_int"):
         return [Sample(cls(2, a), (_cube(2, 3),)) for a in (None, 0, -1)]
 
 
-@dataclass(frozen=True)
+@operator
 class DepthToSpace(Op, name="nn.depth_to_space"):
     """Blocks of channels (NCHW) as blocks of pixels; `mode` DCR: the block is outermost in the channels, CRD: innermost."""
 
@@ -434,7 +433,7 @@ class DepthToSpace(Op, name="nn.depth_to_space"):
         return [Sample(cls(2, m), (_cube(1, 8, 2, 3),)) for m in ("DCR", "CRD")]
 
 
-@dataclass(frozen=True)
+@operator
 class SpaceToDepth(Op, name="nn.space_to_depth"):
     """Blocks of pixels (NCHW) as blocks of channels, the block outermost."""
 

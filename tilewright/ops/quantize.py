@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ from tilewright import te, tir
 from tilewright.arith.expr import PrimExpr, cast, const
 from tilewright.ir import dtype as dt
 from tilewright.ops.common import as_int, axis, check_dtype, dims_equal, fail, known, like, rng, tensor
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 
 
-@dataclass(frozen=True)
+@operator
 class _Affine(Op):
     """Scale and zero point are scalars, tensors of one value, or of one value for each index along `axis`."""
 
@@ -47,7 +46,7 @@ class _Affine(Op):
         return x.reshape(shape)
 
 
-@dataclass(frozen=True)
+@operator
 class Quantize(_Affine, name="quantize"):
     """round(data / scale) + zero_point, halves to even, brought into the range of `out_dtype` (int8, uint8, int32, ...)."""
 
@@ -88,7 +87,7 @@ class Quantize(_Affine, name="quantize"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Dequantize(_Affine, name="dequantize"):
     """scale * (data - zero_point)."""
 

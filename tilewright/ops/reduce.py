@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright import topi
 from tilewright.ops.common import axes, axis, check_dtype, known, member, out, rng, tensor
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 
 Axis = int | tuple[int, ...] | None
@@ -24,7 +23,7 @@ def reduced(op: Op, shape: Sequence[Any], over: Sequence[int], keepdims: bool) -
     return [d for k, d in enumerate(shape) if k not in over]
 
 
-@dataclass(frozen=True)
+@operator
 class Reduction(Op):
     """The family of reductions; made by `reduction`. An empty tuple of axes reduces nothing."""
 
@@ -106,7 +105,7 @@ Variance = reduction("variance", np.var, topi.variance, kinds="f", doc="The mean
 Std = reduction("std", np.std, _std, kinds="f", doc="The root of the variance")
 
 
-@dataclass(frozen=True)
+@operator
 class LogSumExp(Op, name="logsumexp", torch="aten.logsumexp.default"):
     """log(sum(exp(x))) over `axis`, computed around the maximum."""
 
@@ -137,7 +136,7 @@ class LogSumExp(Op, name="logsumexp", torch="aten.logsumexp.default"):
         return [Sample(cls(a, k), (x,)) for a in (-1, (0, 1), None) for k in (False, True)]
 
 
-@dataclass(frozen=True)
+@operator
 class ArgReduction(Op):
     """The position of an extreme element along `axis` (None: in the flattened tensor), int64; of equals the first."""
 
@@ -179,7 +178,7 @@ class ArgReduction(Op):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class ArgMax(ArgReduction, name="argmax", torch="aten.argmax.default"):
     """The position of the greatest element along `axis`, int64; of equals the first (or the last)."""
 
@@ -187,7 +186,7 @@ class ArgMax(ArgReduction, name="argmax", torch="aten.argmax.default"):
     tensor = staticmethod(topi.argmax)
 
 
-@dataclass(frozen=True)
+@operator
 class ArgMin(ArgReduction, name="argmin", torch="aten.argmin.default"):
     """The position of the smallest element along `axis`, int64; of equals the first (or the last)."""
 

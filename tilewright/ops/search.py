@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,11 @@ from tilewright.ops.common import (
     same_dtype,
     tensor,
 )
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
-@dataclass(frozen=True)
+@operator
 class Where(Op, name="where", onnx="Where@9", torch="aten.where.self"):
     """Elements of `x` where `condition`, else of `y`, with broadcasting; one of them may be a number."""
 
@@ -61,7 +60,7 @@ class Where(Op, name="where", onnx="Where@9", torch="aten.where.self"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class _Running(Op):
     axis: int | None = None
     dtype: str = ""
@@ -110,7 +109,7 @@ class _Running(Op):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class CumSum(_Running, name="cumsum", torch="aten.cumsum.default"):
     """Running sums along `axis` (None: of the flattened tensor)."""
 
@@ -121,7 +120,7 @@ class CumSum(_Running, name="cumsum", torch="aten.cumsum.default"):
         return self._numpy(np.cumsum, data, 0)
 
 
-@dataclass(frozen=True)
+@operator
 class CumProd(_Running, name="cumprod", torch="aten.cumprod.default"):
     """Running products along `axis` (None: of the flattened tensor)."""
 
@@ -137,7 +136,7 @@ def _reversed(x: Any) -> Any:
     return np.invert(x) if x.dtype.kind in "iu" else -x
 
 
-@dataclass(frozen=True)
+@operator
 class TopK(Op, name="topk"):
     """The k greatest (or smallest) elements along `axis`, in order, and their positions; of equals the first come first.
 
@@ -188,7 +187,7 @@ class TopK(Op, name="topk"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class ArgSort(Op, name="argsort"):
     """The positions of the elements along `axis` in order; of equals the first come first."""
 
@@ -214,7 +213,7 @@ class ArgSort(Op, name="argsort"):
         return [Sample(cls(), (x,)), Sample(cls(0, True), (x,))]
 
 
-@dataclass(frozen=True)
+@operator
 class Sort(Op, name="sort"):
     """The elements along `axis` in order."""
 

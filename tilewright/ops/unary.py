@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright import topi
 from tilewright.ops.common import check_dtype, like, member, prim_value, rng, tensor
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 
 
-@dataclass(frozen=True)
+@operator
 class Unary(Op):
     """The family of operators on the elements of one tensor; made by `unary`."""
 
@@ -155,7 +154,7 @@ IsInf = unary("isinf", np.isinf, topi.isinf, torch=_aten("isinf"), bool_result=T
 IsFinite = unary("isfinite", np.isfinite, topi.isfinite, torch=_aten("isfinite"), bool_result=True)
 
 
-@dataclass(frozen=True)
+@operator
 class Clip(Op, name="clip"):
     """min(max(x, min), max); the bounds are scalar values. NaN stays NaN."""
 
@@ -185,7 +184,7 @@ class Clip(Op, name="clip"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class AsType(Op, name="astype", torch="aten._to_copy.default"):
     """Every element converted to `dtype`: float to integer truncates, anything to bool is `x != 0`."""
 

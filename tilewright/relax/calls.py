@@ -12,11 +12,10 @@ TupleStructInfo when the kernel has several outputs; `tir_vars` are the symbols 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tilewright.relax.ir import Call, Expr, ExternFunc, GlobalVar, ShapeExpr, Tuple
-from tilewright.relax.op import Op
+from tilewright.relax.op import Op, operator
 from tilewright.relax.struct_info import ObjectStructInfo, StructInfo, TupleStructInfo
 from tilewright.relax.values import convert, make_tuple
 
@@ -27,29 +26,29 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
+@operator
 class CallTIR(Op, name="call_tir"):
     """A call of a kernel (a PrimFunc of the module) in destination-passing style."""
 
 
-@dataclass(frozen=True)
+@operator
 class CallTIRInplace(Op, name="call_tir_inplace"):
     """A call of a kernel that writes some outputs over its inputs: output i over input `inplace_indices[i]` (-1: none)."""
 
     inplace_indices: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@operator
 class CallDPSPacked(Op, name="call_dps_packed"):
     """A call of a registered function in destination-passing style."""
 
 
-@dataclass(frozen=True)
+@operator
 class CallPacked(Op, name="call_packed"):
     """A call of a registered function, perhaps with effects."""
 
 
-@dataclass(frozen=True)
+@operator
 class CallPurePacked(Op, name="call_pure_packed"):
     """A call of a registered function without effects."""
 

@@ -1,6 +1,6 @@
 """The operator idiom: an operator is one class in one place.
 
-    @dataclass(frozen=True)
+    @operator
     class Softmax(Op, name="nn.softmax", onnx="Softmax@13", torch=("aten._softmax.default",)):
         '''exp(x - max(x)) / sum(exp(x - max(x))) along `axis`.'''
         axis: int = -1
@@ -10,7 +10,7 @@
         @classmethod
         def samples(cls): ...          # cases that one conformance test runs for every operator
 
-The dataclass fields are the static attributes. Whatever may be symbolic (a new shape, a bound of a slice) is an operand: a
+The annotated fields are the static attributes (`@operator` makes a dataclass of the class). Whatever may be symbolic (a new shape, a bound of a slice) is an operand: a
 ShapeExpr or a PrimValue. `Call.op` is the operator object, so a call carries its attributes with it.
 
 Importing `tilewright.ops` fills `OPS`.
@@ -19,18 +19,24 @@ Importing `tilewright.ops` fills `OPS`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass, field, fields
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tilewright.relax.ir import Call, Expr
 from tilewright.relax.struct_info import StructInfo
 from tilewright.support.lazy import resolve
 
 if TYPE_CHECKING:
-    from tilewright.relax.block_builder import BlockBuilder
+    from typing_extensions import dataclass_transform
 
-__all__ = ["OPS", "Op", "OpPatternKind", "Sample"]
+    from tilewright.relax.block_builder import BlockBuilder
+else:
+    from tilewright.ir.node import dataclass_transform
+
+__all__ = ["OPS", "Op", "OpPatternKind", "Sample", "operator"]
+
+T = TypeVar("T")
 
 
 class OpPatternKind(IntEnum):
@@ -65,13 +71,23 @@ class Sample:
     atol: float = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def operator(cls: type[T], /) -> type[T]:
+    """Class decorator: a dataclass whose comparison, hash, text and immutability are those that `Op` has once for all.
+
+    Only the constructor is generated: a frozen dataclass costs about two milliseconds to define, and there are over a hundred.
+    """
+    return dataclass(eq=False, repr=False)(cls)
+
+
+@operator
 class Op:
     """The root of operators; see the head of the module."""
 
     name: ClassVar[str] = ""
     onnx: ClassVar[tuple[str, ...]] = ()
     torch: ClassVar[tuple[str, ...]] = ()
+    _attribute_names: ClassVar[tuple[str, ...]]
     elementwise: ClassVar[bool] = False
     """Does it work element by element, operands broadcast, whatever the order of axes?"""
     composite: ClassVar[bool] = False
@@ -82,6 +98,34 @@ class Op:
         def __init__(self, *args: Any, **attributes: Any) -> None: ...
 
         def __getattr__(self, attribute: str) -> Any: ...
+
+    @classmethod
+    def attribute_names(cls) -> tuple[str, ...]:
+        """The names of the attributes, in order."""
+        found = cls.__dict__.get("_attribute_names")
+        if found is None:
+            found = tuple(f.name for f in fields(cls))
+            cls._attribute_names = found
+        return found
+
+    def attribute_values(self) -> tuple[Any, ...]:
+        """The attributes, in order."""
+        return tuple([getattr(self, name) for name in self.attribute_names()])
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.attribute_values() == other.attribute_values()  # pyright: ignore
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.attribute_values()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.attribute_names())
+        return f"{type(self).__qualname__}({shown})"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__:
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        self.__dict__[name] = value
 
     def __init_subclass__(
         cls, *, name: str | None = None, onnx: str | Iterable[str] = (), torch: str | Iterable[str] = (), **kw: Any

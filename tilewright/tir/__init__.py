@@ -82,16 +82,17 @@ from tilewright.tir.ir import (
     decl_buffer,
 )  # fmt: skip
 
-from tilewright.tir.schedule import BlockRV, LoopRV, Schedule, ScheduleError  # isort: skip
-
 if TYPE_CHECKING:
+    from tilewright.tir.schedule import BlockRV, LoopRV, Schedule, ScheduleError
     from tilewright.tir import analysis, transform
     from tilewright.tir.index_map import IndexMap
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "transform"):
+    if name in ("analysis", "schedule", "transform"):
         return import_module(f"tilewright.tir.{name}")
+    if name in ("BlockRV", "LoopRV", "Schedule", "ScheduleError"):
+        return getattr(import_module("tilewright.tir.schedule"), name)
     if name == "IndexMap":
         return import_module("tilewright.tir.index_map").IndexMap
     raise AttributeError(f"module 'tilewright.tir' has no attribute {name!r}")

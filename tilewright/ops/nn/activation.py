@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from tilewright import topi
 from tilewright.ops.common import as_int, axis, dims_equal, floats, known, member, rng
 from tilewright.ops.unary import erf_of, unary
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.topi import nn as tnn
 
@@ -53,7 +53,7 @@ HardSwish = unary(
 Softsign = unary("nn.softsign", lambda x: x / (1 + np.abs(x)), tnn.softsign, onnx="Softsign@1")
 
 
-@dataclass(frozen=True)
+@operator
 class Parametric(Op):
     """The family of activations with attributes; made by `parametric`."""
 
@@ -155,7 +155,7 @@ Softplus = parametric(
 )
 
 
-@dataclass(frozen=True)
+@operator
 class PRelu(Op, name="nn.prelu", torch="aten.prelu.default"):
     """x where x > 0, else alpha[c] * x, c the index along `axis`; alpha has one value, or one a channel."""
 
@@ -189,7 +189,7 @@ class PRelu(Op, name="nn.prelu", torch="aten.prelu.default"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Dropout(Op, name="nn.dropout"):
     """Inference: the identity, and a mask of ones."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from tilewright.ops.common import (
     same_dtype,
     tensor,
 )
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.topi.nn.conv import conv_output, packed_layout
 
@@ -81,7 +80,7 @@ def conv_reference(x: Any, w: Any, strides: Any, padding: Any, dilation: Any, gr
     return result.reshape(n, groups * oc, *sizes).astype(dtype)
 
 
-@dataclass(frozen=True)
+@operator
 class Conv(Op):
     """The family of convolutions; `padding` has the amounts before, then after, each spatial dimension.
 
@@ -204,7 +203,7 @@ def _random(seed: int, *shape: int) -> Any:
     return rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
-@dataclass(frozen=True)
+@operator
 class Conv1d(Conv, name="nn.conv1d"):
     """A convolution over one spatial dimension."""
 
@@ -212,7 +211,7 @@ class Conv1d(Conv, name="nn.conv1d"):
     default_layouts: ClassVar[tuple[str, str]] = ("NCW", "OIW")
 
 
-@dataclass(frozen=True)
+@operator
 class Conv2d(Conv, name="nn.conv2d"):
     """A convolution over two spatial dimensions."""
 
@@ -237,7 +236,7 @@ class Conv2d(Conv, name="nn.conv2d"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Conv3d(Conv, name="nn.conv3d"):
     """A convolution over three spatial dimensions."""
 
@@ -245,7 +244,7 @@ class Conv3d(Conv, name="nn.conv3d"):
     default_layouts: ClassVar[tuple[str, str]] = ("NCDHW", "OIDHW")
 
 
-@dataclass(frozen=True)
+@operator
 class ConvTranspose(Op):
     """The family of transposed convolutions: the gradient of a convolution by its data.
 
@@ -367,7 +366,7 @@ class ConvTranspose(Op):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Conv1dTranspose(ConvTranspose, name="nn.conv1d_transpose"):
     """A transposed convolution over one spatial dimension."""
 
@@ -375,7 +374,7 @@ class Conv1dTranspose(ConvTranspose, name="nn.conv1d_transpose"):
     default_layouts: ClassVar[tuple[str, str]] = ("NCW", "IOW")
 
 
-@dataclass(frozen=True)
+@operator
 class Conv2dTranspose(ConvTranspose, name="nn.conv2d_transpose"):
     """A transposed convolution over two spatial dimensions."""
 
@@ -388,7 +387,7 @@ class Conv2dTranspose(ConvTranspose, name="nn.conv2d_transpose"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Conv3dTranspose(ConvTranspose, name="nn.conv3d_transpose"):
     """A transposed convolution over three spatial dimensions."""
 

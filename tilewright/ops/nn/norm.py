@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tilewright import topi
 from tilewright.ops.common import as_int, axes, axis, dims_equal, fail, floats, known, rng, same_dtype, tensor
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo, TupleStructInfo
 
 
@@ -35,7 +34,7 @@ def _values(seed: int, *shape: int) -> Any:
     return rng(seed).uniform(-2, 3, shape).astype(np.float32)
 
 
-@dataclass(frozen=True)
+@operator
 class BatchNorm(Op, name="nn.batch_norm"):
     """Inference: ((data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta, moving_mean, moving_var)."""
 
@@ -81,7 +80,7 @@ class BatchNorm(Op, name="nn.batch_norm"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class LayerNorm(Op, name="nn.layer_norm"):
     """(data - mean) / sqrt(variance + epsilon) * gamma + beta, statistics over `axes`; gamma has those dimensions."""
 
@@ -130,7 +129,7 @@ class LayerNorm(Op, name="nn.layer_norm"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class RmsNorm(Op, name="nn.rms_norm"):
     """data / sqrt(mean(data * data) + epsilon) * weight, the mean over `axes`; weight has those dimensions."""
 
@@ -160,7 +159,7 @@ class RmsNorm(Op, name="nn.rms_norm"):
         return [Sample(cls(), (x, _values(1, 8))), Sample(cls((-2, -1), 1e-3), (x, _values(1, 3, 8)))]
 
 
-@dataclass(frozen=True)
+@operator
 class InstanceNorm(Op, name="nn.instance_norm"):
     """Statistics over `axes` for every instance and channel; gamma and beta belong to the channels."""
 
@@ -205,7 +204,7 @@ class InstanceNorm(Op, name="nn.instance_norm"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class GroupNorm(Op, name="nn.group_norm"):
     """Statistics over the channels of a group and over `axes`; gamma and beta belong to the channels."""
 
@@ -254,7 +253,7 @@ class GroupNorm(Op, name="nn.group_norm"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Lrn(Op, name="nn.lrn"):
     """x / (bias + alpha / size * sum of squares of `size` neighbours along the channels) ** beta."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,13 @@ import numpy as np
 from tilewright import topi
 from tilewright.ops.common import as_int, fail, known, out, rng, shape_operand, tensor
 from tilewright.ops.nn.conv import set_field
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "circular": "wrap", "symmetric": "symmetric"}
 
 
-@dataclass(frozen=True)
+@operator
 class Pad(Op, name="nn.pad"):
     """`x` with something around it: `pad_width` has (before, after) for each dimension in turn; negative amounts cut.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from tilewright import topi
 from tilewright.ops.common import as_int, check_dtype, fail, ints, known, out, pair_up, rng, tensor
 from tilewright.ops.nn.conv import from_channels_first, set_field, to_channels_first
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 from tilewright.topi.nn.pooling import pool_output
 
@@ -38,7 +37,7 @@ def windows(op: Any, n: int, j: int) -> list[list[int]]:
     return [[i * s - low + t * d for t in range(k)] for i in range(count)]
 
 
-@dataclass(frozen=True)
+@operator
 class Pool(Op):
     """The family of poolings over windows; `padding` has the amounts before, then after, each spatial dimension.
 
@@ -152,45 +151,45 @@ class _Avg(Pool):
         return values[0].sum(axis=-1) / (included if self.count_include_pad else taps)
 
 
-@dataclass(frozen=True)
+@operator
 class MaxPool1d(_Max, name="nn.max_pool1d"):
     """The greatest element of each window, one spatial dimension."""
 
     rank: ClassVar[int] = 1
 
 
-@dataclass(frozen=True)
+@operator
 class MaxPool2d(_Max, name="nn.max_pool2d"):
     """The greatest element of each window, two spatial dimensions."""
 
 
-@dataclass(frozen=True)
+@operator
 class MaxPool3d(_Max, name="nn.max_pool3d"):
     """The greatest element of each window, three spatial dimensions."""
 
     rank: ClassVar[int] = 3
 
 
-@dataclass(frozen=True)
+@operator
 class AvgPool1d(_Avg, name="nn.avg_pool1d"):
     """The mean of each window, one spatial dimension."""
 
     rank: ClassVar[int] = 1
 
 
-@dataclass(frozen=True)
+@operator
 class AvgPool2d(_Avg, name="nn.avg_pool2d"):
     """The mean of each window, two spatial dimensions."""
 
 
-@dataclass(frozen=True)
+@operator
 class AvgPool3d(_Avg, name="nn.avg_pool3d"):
     """The mean of each window, three spatial dimensions."""
 
     rank: ClassVar[int] = 3
 
 
-@dataclass(frozen=True)
+@operator
 class LpPool2d(Pool, name="nn.lp_pool2d"):
     """The p-norm of each window, two spatial dimensions."""
 
@@ -208,7 +207,7 @@ class LpPool2d(Pool, name="nn.lp_pool2d"):
         return [Sample(cls(2, 2), (x,)), Sample(cls(3, 2, 1, p=3), (x,))]
 
 
-@dataclass(frozen=True)
+@operator
 class AdaptivePool(Op):
     """The family of poolings to a given size: bin i of m takes floor(i*n/m) up to ceil((i+1)*n/m)."""
 
@@ -270,26 +269,26 @@ class AdaptivePool(Op):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class AdaptiveAvgPool1d(AdaptivePool, name="nn.adaptive_avg_pool1d"):
     """Means of bins, one spatial dimension."""
 
     rank: ClassVar[int] = 1
 
 
-@dataclass(frozen=True)
+@operator
 class AdaptiveAvgPool2d(AdaptivePool, name="nn.adaptive_avg_pool2d"):
     """Means of bins, two spatial dimensions."""
 
 
-@dataclass(frozen=True)
+@operator
 class AdaptiveAvgPool3d(AdaptivePool, name="nn.adaptive_avg_pool3d"):
     """Means of bins, three spatial dimensions."""
 
     rank: ClassVar[int] = 3
 
 
-@dataclass(frozen=True)
+@operator
 class AdaptiveMaxPool2d(AdaptivePool, name="nn.adaptive_max_pool2d"):
     """Maxima of bins, two spatial dimensions."""
 

@@ -7,7 +7,6 @@ directions; the gates in the order input, output, forget, cell (LSTM) or update,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from tilewright.ops.linalg import MatMul
 from tilewright.ops.manipulate import Concat, PermuteDims, Reshape, Stack
 from tilewright.ops.nn.conv import set_field
 from tilewright.relax.ir import TupleGetItem
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TupleStructInfo
 from tilewright.relax.values import make_tuple
 from tilewright.topi.nn import rnn as loops
@@ -39,7 +38,7 @@ _NUMPY: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@dataclass(frozen=True)
+@operator
 class Loop(Op):
     """The family of recurrences over time: gates [T, B, G*H] (the inputs' part), recurrent weight [H, G*H], states [B, H].
 
@@ -94,7 +93,7 @@ def _loop_operands(gates: int, h: int) -> tuple[Any, ...]:
     return tuple(g.uniform(-1, 1, s).astype(np.float32) for s in shapes)
 
 
-@dataclass(frozen=True)
+@operator
 class LstmLoop(Loop, name="nn.lstm_loop"):
     """The recurrence of an LSTM; gates in the order input, output, forget, cell."""
 
@@ -135,7 +134,7 @@ class LstmLoop(Loop, name="nn.lstm_loop"):
         return [Sample(cls(), _loop_operands(4, 8)[:4]), Sample(cls(True, clip=0.5), _loop_operands(4, 3))]
 
 
-@dataclass(frozen=True)
+@operator
 class GruLoop(Loop, name="nn.gru_loop"):
     """The recurrence of a GRU; gates in the order update, reset, hidden; `bias` [H] is the state's, of the hidden gate."""
 
@@ -181,7 +180,7 @@ class GruLoop(Loop, name="nn.gru_loop"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class RnnLoop(Loop, name="nn.rnn_loop"):
     """The recurrence h = f(gates + h R)."""
 
@@ -200,7 +199,7 @@ class RnnLoop(Loop, name="nn.rnn_loop"):
         return [Sample(cls(), _loop_operands(1, 8)[:3]), Sample(cls(True, ("relu",)), _loop_operands(1, 3)[:3])]
 
 
-@dataclass(frozen=True)
+@operator
 class Recurrent(Op):
     """The family of recurrent layers.
 
@@ -318,7 +317,7 @@ def _operands(gates: int, d: int, t: int, b: int, i: int, h: int) -> tuple[Any, 
     return f(t, b, i), f(d, gates * h, i), f(d, gates * h, h), f(d, 2 * gates * h), f(d, b, h), f(d, b, h), f(d, 3 * h)
 
 
-@dataclass(frozen=True)
+@operator
 class Lstm(Recurrent, name="nn.lstm"):
     """Long short-term memory; gates in the order input, output, forget, cell. Results: outputs, last h, last c."""
 
@@ -399,7 +398,7 @@ class Lstm(Recurrent, name="nn.lstm"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Gru(Recurrent, name="nn.gru"):
     """Gated recurrent unit; gates in the order update, reset, hidden. Results: outputs, last h."""
 
@@ -452,7 +451,7 @@ class Gru(Recurrent, name="nn.gru"):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Rnn(Recurrent, name="nn.rnn"):
     """A plain recurrence, h = f(x W + h R + b). Results: outputs, last h."""
 

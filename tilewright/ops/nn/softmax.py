@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright import topi
 from tilewright.ops.common import axis, floats, known, rng
-from tilewright.relax.op import Op, Sample
+from tilewright.relax.op import Op, Sample, operator
 from tilewright.relax.struct_info import TensorStructInfo
 
 
-@dataclass(frozen=True)
+@operator
 class _Softmax(Op):
     axis: int = -1
 
@@ -42,7 +41,7 @@ class _Softmax(Op):
         ]
 
 
-@dataclass(frozen=True)
+@operator
 class Softmax(_Softmax, name="nn.softmax", onnx="Softmax@13", torch=("aten._softmax.default", "aten.softmax.int")):
     """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
 
@@ -54,7 +53,7 @@ class Softmax(_Softmax, name="nn.softmax", onnx="Softmax@13", torch=("aten._soft
         return (e / e.sum(axis=self.axis, keepdims=True)).astype(x.dtype)
 
 
-@dataclass(frozen=True)
+@operator
 class LogSoftmax(_Softmax, name="nn.log_softmax", onnx="LogSoftmax@13", torch="aten._log_softmax.default"):
     """x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
 
