@@ -2,7 +2,8 @@
 
     python -m benchmarks.models [--threads 1,2] [--models resnet50,...] [--seconds 2] [--no-write]
 
-Both run in this process by turns, so that a busy machine disturbs both alike; the ratio is of the medians, with that of
+Both run in this process by turns, so that a busy machine disturbs both alike, with a pause before each run, since the
+threads of the other go on spinning for a while; the ratio is of the medians, with that of
 the minima beside it. Models with dynamic shapes are compiled once for all shapes and timed on one (`SIZES`). The table goes to
  docs/benchmarks.md.
 """
@@ -22,6 +23,7 @@ import numpy as np
 
 from benchmarks.page import provenance, write
 from tests.models.zoo import BY_NAME, POOL, Inputs, Model, difference, page, session
+from tilewright.cli.bench_command import interleave
 
 
 def tokens(length: int, masked: bool = True) -> Inputs:
@@ -50,20 +52,6 @@ SIZES: dict[str, Callable[[], Inputs]] = {
 """What dynamic models are timed on; the others on their first case."""
 
 
-def interleave(functions: list[Callable[[], Any]], seconds: float) -> list[list[float]]:
-    """Run times of each function, called in turns for about this long in all (at least 5 calls of each)."""
-    times: list[list[float]] = [[] for _ in functions]
-    for f in functions:
-        f()
-    stop = time.perf_counter() + seconds
-    while time.perf_counter() < stop or len(times[0]) < 5:
-        for f, t in zip(functions, times):
-            begin = time.perf_counter()
-            f()
-            t.append(time.perf_counter() - begin)
-    return times
-
-
 def measure(model: Model, threads: list[int], seconds: float) -> dict[str, Any]:
     """One model's row."""
     import tilewright as tw
@@ -83,7 +71,8 @@ def measure(model: Model, threads: list[int], seconds: float) -> dict[str, Any]:
     for count in threads:
         tw.set_num_threads(count)
         other = session(path, count)
-        ours, theirs = interleave([lambda: exe(**case), lambda other=other: other.run(None, case)], seconds)
+        runs = {"ours": lambda: exe(**case), "theirs": lambda other=other: other.run(None, case)}
+        ours, theirs = interleave(runs, seconds).values()
         row["threads"][count] = (statistics.median(ours), min(ours), statistics.median(theirs), min(theirs))
     return row
 

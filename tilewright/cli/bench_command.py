@@ -14,8 +14,15 @@ from tilewright.cli.output import Output, format_bytes, format_time
 WARM_UP = 2
 
 
+PAUSE = 0.02
+
+
 def interleave(runs: dict[str, Callable[[], Any]], seconds: float, least: int = 5) -> dict[str, list[float]]:
-    """Times of each run, taken in turn so that whatever else the machine does hits all alike."""
+    """Times of each run, taken in turn so that whatever else the machine does hits all alike.
+
+    With several runs there is a pause before each: the threads of the one before go on spinning for a while in case there is
+    more to do, and would take a core from the next.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for f in runs.values():
         for _ in range(WARM_UP):
@@ -23,6 +30,8 @@ def interleave(runs: dict[str, Callable[[], Any]], seconds: float, least: int = 
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(next(iter(times.values()))) < least:
         for name, f in runs.items():
+            if len(runs) > 1:
+                time.sleep(PAUSE)
             start = time.perf_counter()
             f()
             times[name].append(time.perf_counter() - start)
