@@ -83,9 +83,9 @@ from tilewright.tir.ir import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from tilewright.tir.schedule import BlockRV, LoopRV, Schedule, ScheduleError
     from tilewright.tir import analysis, transform
     from tilewright.tir.index_map import IndexMap
+    from tilewright.tir.schedule import BlockRV, LoopRV, Schedule, ScheduleError
 
 
 def __getattr__(name: str) -> Any:
