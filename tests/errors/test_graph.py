@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from tests.relax.graphs import array, evaluate, function, op, symbol, tensor, weights
@@ -12,7 +10,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.relax import ir as R
 from tilewright.relax.block_builder import BlockBuilder
-from tilewright.relax.op import OPS, Op
+from tilewright.relax.op import OPS, Op, operator
 from tilewright.relax.struct_info import TensorStructInfo, require_equal, shape_of, tensor_info
 from tilewright.relax.transform import BindParams, FuseOps, FuseTIR, LegalizeOps
 from tilewright.relax.verify import verify_module
@@ -73,7 +71,7 @@ def test_tw0214_tuple_index():
 
 
 def test_tw0290_kernel_contradicts_inference():
-    @dataclass(frozen=True)
+    @operator
     class Wrong(Op, name="test.wrong"):
         def infer(self, x):
             return TensorStructInfo((7,))
