@@ -5,6 +5,7 @@
     .so    a shared library with everything in it, for Python, C++ and Rust through tvm-ffi's C ABI (link.py)
     .o     one relocatable object of the same
     .ll    LLVM IR text
+    .s     assembly text
 
 The archive, little-endian:
 
@@ -79,8 +80,25 @@ def executable(compiled: Any) -> Executable:
 
 
 def module(compiled: Any) -> Module:
-    """What the driver compiled, linked into this process, as functions by name."""
-    return link_in_process(artifact_of(compiled))
+    """What the driver compiled, linked into this process, as functions by name.
+
+    Code for another machine is not linked: its module can be looked at and exported, and says why when a function is called.
+    """
+    artifact = artifact_of(compiled)
+    try:
+        check_machine(artifact, "the program")
+    except CompileError as error:
+        return Module({name: _refusal(error) for name in artifact.entries}, artifact)
+    return link_in_process(artifact)
+
+
+def _refusal(error: CompileError) -> Callable[..., Any]:
+    """A function that cannot run here."""
+
+    def refuse(*args: Any) -> Any:
+        raise error.with_traceback(None)
+
+    return refuse
 
 
 def link_in_process(artifact: Artifact) -> Module:
@@ -158,13 +176,14 @@ def write(artifact: Artifact, path: Path) -> None:
         ".dylib": link.write_shared,
         ".o": link.write_object,
         ".ll": write_text,
+        ".s": write_text,
     }
     writer = writers.get(path.suffix)
     if writer is None:
         raise CompileError.at(
             "TW0713",
             f"cannot tell how to write {path.name!r} from its ending",
-            hint="use .so (shared library), .o (object), .ll (LLVM IR) or .tw (archive that needs no linker)",
+            hint="use .so (shared library), .o (object), .s (assembly), .ll (LLVM IR) or .tw (archive that needs no linker)",
         )
     writer(artifact, path)
 
@@ -196,14 +215,14 @@ def atomic_file(path: Path) -> Generator[Path]:
 
 
 def write_text(artifact: Artifact, path: Path) -> None:
-    """LLVM IR text."""
+    """LLVM IR (`.ll`) or the machine's assembly (`.s`) as text."""
     if artifact.source is None:
         raise CompileError.at(
             "TW0714",
             "an artifact that was loaded from a file holds machine code only, no source",
             hint="compile the model again",
         )
-    text = artifact.source("ll")
+    text = artifact.source("asm" if path.suffix == ".s" else "ll")
     with atomic_file(path) as temporary:
         temporary.write_text(text)
 

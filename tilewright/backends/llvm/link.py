@@ -86,7 +86,15 @@ def write_shared(artifact: Artifact, path: Path) -> None:
 
 
 def write_object(artifact: Artifact, path: Path) -> None:
-    """One relocatable object of everything; errors as of `write_shared`."""
+    """One relocatable object of everything; errors as of `write_shared`.
+
+    For a processor without an operating system that is known here (WebAssembly, Hexagon): the functions alone, for
+    whoever links them with a runtime of their own.
+    """
+    if system_of(artifact.triple) == "none" and len(artifact.objects) == 1 and not artifact.constants:
+        with files.atomic_file(path) as temporary:
+            temporary.write_bytes(next(iter(artifact.objects.values())))
+        return
     _require_elf(artifact, path)
     _link(artifact, path, shared=False)
 
