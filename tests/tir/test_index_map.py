@@ -95,3 +95,78 @@ def test_building():
     a, b = IndexMap.from_func(lambda i: (i // 2 * 2 + i % 2,)), IndexMap.from_func(lambda k: k)
     assert a.is_equivalent_to(b)
     assert not a.is_equivalent_to(IndexMap.from_func(lambda k: k + 1))
+
+
+PADDED = [
+    (lambda i: (i // 4, i % 4), (15,)),
+    (lambda i: ((i + 1) // 4, (i + 1) % 4), (14,)),
+    (lambda i: (i // 32, (i // 4) % 8, i % 4), (116,)),
+    (lambda i: ((i // 4) % 8, i // 32, i % 4), (116,)),
+    (lambda i: (((i + 5) // 4) % 8, (i + 5) // 32, (i + 5) % 4), (123,)),
+    (lambda i, j: ((i + 1) // 4, (j + 5) // 8, (i + 1) % 4, (j + 5) % 8), (14, 31)),
+    (lambda i, j: ((i * 7 + j) // 4, (i * 7 + j) % 4), (3, 7)),
+    (lambda i: (i // 4, i % 4), (3,)),
+    (lambda i: (i - i, (i + 1) // 8, (i + 1) % 8), (16,)),
+]
+
+
+@pytest.mark.parametrize("f, shape", PADDED)
+def test_padding_is_what_no_element_maps_to(f, shape):
+    from tilewright.arith.analyzer import simplify
+    from tilewright.ir.rewrite import substitute
+
+    m = IndexMap.from_func(f, index_dtype="int32")
+    inverse, padding = m.non_surjective_inverse(shape)
+    out = ints(m.map_shape(shape))
+    taken = {tuple(ints(m.map_indices(p))): p for p in points(shape)}
+    for q in points(out):
+        table = dict(zip(inverse.initial_indices, (const(x, "int32") for x in q)))
+        assert bool(simplify(substitute(padding, table))) == (q not in taken)
+        if q in taken:
+            assert tuple(ints(inverse.map_indices(q))) == taken[q]
+
+
+@pytest.mark.parametrize("n", [1, 4, 13, 16])
+def test_padding_of_a_symbolic_length(n):
+    from tilewright.arith.analyzer import simplify
+    from tilewright.ir.rewrite import substitute
+
+    size = Var("n", "int32")
+    m = IndexMap.from_func(lambda i: (i // 4, i % 4), index_dtype="int32")
+    inverse, padding = m.non_surjective_inverse((size,))
+    shape = [int(simplify(substitute(e, {size: const(n, "int32")}))) for e in m.map_shape((size,))]
+    assert shape == [-(-n // 4), 4]
+    for a, b in points(shape):
+        table = {**dict(zip(inverse.initial_indices, (const(a, "int32"), const(b, "int32")))), size: const(n, "int32")}
+        assert bool(simplify(substitute(padding, table))) == (a * 4 + b >= n)
+
+
+def test_index_types_follow_what_is_mapped():
+    m = IndexMap.from_func(lambda i: (i // 4, i % 4), index_dtype="int32")
+    assert [e.dtype for e in m.map_indices([const(42, "int64")])] == ["int64", "int64"]
+    assert [e.dtype for e in m.map_shape([const(14, "int64")])] == ["int64", "int64"]
+    assert [e.dtype for e in m.map_indices([42])] == ["int32", "int32"]
+    with pytest.raises(ValueError, match=r"TW0480.*given|TW0480.*takes 1 indices"):
+        m.map_indices([1, 2])
+
+
+def test_separators_and_keyword_indices():
+    m, separators = IndexMap.from_func_with_separators(lambda i: (i // 4, IndexMap.AXIS_SEPARATOR, i % 4))
+    assert separators == [1]
+    assert len(m.final_indices) == 2
+    with pytest.raises(ValueError, match="from_func_with_separators"):
+        IndexMap.from_func(lambda i: (i // 4, IndexMap.AXIS_SEPARATOR, i % 4))
+    m = IndexMap.from_func(lambda *lead, k: (*lead, k // 4, k % 4), ndim=3)
+    assert ints(m.map_indices([1, 2, 7])) == [1, 2, 1, 3]
+
+
+def test_arrays():
+    import numpy as np
+
+    import tilewright as tvm
+
+    x = np.random.default_rng(0).standard_normal((3, 3, 16, 32)).astype("float16")
+    m = IndexMap.from_func(lambda a, b, c, d: (d // 16, a, c // 8, b, c % 8, d % 16))
+    y = m.map_ndarray(tvm.nd.array(x))
+    assert np.array_equal(y.numpy(), x.reshape(3, 3, 2, 8, 2, 16).transpose(4, 0, 2, 1, 3, 5))
+    assert np.array_equal(m.inverse(x.shape).map_ndarray(y).numpy(), x)

@@ -17,25 +17,33 @@ __all__ = ["PRIMITIVES", "Primitive", "primitive"]
 
 
 class Primitive(NamedTuple):
-    """A registered primitive: its function, its parameters after the state, whether it changes the program."""
+    """A registered primitive: its function, its parameters after the state, whether it changes the program, and what
+    brings its arguments into the form that the trace records (`prepare(state, arguments)` changes the table)."""
 
     name: str
     function: Callable[..., Any]
     signature: inspect.Signature
     changes: bool
+    prepare: Callable[[Any, dict[str, Any]], None] | None = None
 
 
 PRIMITIVES: dict[str, Primitive] = {}
 """All primitives by name."""
 
 
-def primitive(function: Callable[..., Any] | None = None, *, changes: bool = True) -> Any:
-    """Register a schedule primitive. `changes=False`: it only looks at the program."""
+def primitive(
+    function: Callable[..., Any] | None = None,
+    *,
+    changes: bool = True,
+    prepare: Callable[[Any, dict[str, Any]], None] | None = None,
+) -> Any:
+    """Register a schedule primitive. `changes=False`: it only looks at the program. `prepare` sees the state and the
+    arguments by name before the step is run and recorded: it turns functions into data."""
 
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(f)
         parameters = list(signature.parameters.values())[1:]
-        PRIMITIVES[f.__name__] = Primitive(f.__name__, f, signature.replace(parameters=parameters), changes)
+        PRIMITIVES[f.__name__] = Primitive(f.__name__, f, signature.replace(parameters=parameters), changes, prepare)
         return f
 
     return register if function is None else register(function)

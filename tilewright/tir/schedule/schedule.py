@@ -115,6 +115,8 @@ class Schedule:
         except TypeError as error:
             raise TypeError(f"{p.name}: {error}; it is {p.name}{p.signature}") from None
         state = self.state.copy()
+        if p.prepare is not None:
+            p.prepare(state, bound.arguments)
         extra = {"rng": self._random} if p.name.startswith("sample_") else {}
         result = p.function(state, *bound.args, **bound.kwargs, **extra)
         self.state = state
