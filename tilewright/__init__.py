@@ -41,6 +41,9 @@ _MODULES = (
 )  # fmt: skip
 _NAMES = {
     "nd": "runtime.ndarray",
+    "instrument": "ir.passes",
+    "DataType": "ir.dtype:DataType",
+    "Object": "ir.node:Node",
     "IRModule": "ir.module:IRModule",
     "build": "driver.build:build",
     "compile": "driver.build:compile",

@@ -14,6 +14,7 @@ import numpy as np
 
 __all__ = [
     "DataType",
+    "Parts",
     "bits",
     "code",
     "element",
@@ -35,7 +36,7 @@ _PATTERN = re.compile(
 )
 
 
-class DataType(NamedTuple):
+class Parts(NamedTuple):
     """The parts of a dtype: `code` (`int`, `uint`, `float`, `bfloat`, `float8_e4m3fn`, `bool`, `handle`, `void`), bits, lanes."""
 
     code: str
@@ -44,7 +45,7 @@ class DataType(NamedTuple):
 
 
 @cache
-def parse(dtype: str) -> DataType:
+def parse(dtype: str) -> Parts:
     """The parts of `dtype`. Raises ValueError on text that is no dtype."""
     match = _PATTERN.match(dtype)
     if match is None:
@@ -62,7 +63,7 @@ def parse(dtype: str) -> DataType:
         size = 0
     else:
         size = int(width) if width else 32
-    return DataType(name, size, int(count) if count else 1)
+    return Parts(name, size, int(count) if count else 1)
 
 
 @cache
@@ -152,3 +153,41 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
 
         return np.dtype(getattr(ml_dtypes, base))
     return np.dtype(base)
+
+
+class DataType(str):
+    """A dtype as an object: the text itself, with its parts. Raises ValueError for text that is no dtype."""
+
+    __slots__ = ()
+
+    def __new__(cls, type_str: str) -> DataType:
+        """`DataType("float32x4")`"""
+        parse(str(type_str))
+        return super().__new__(cls, str(type_str))
+
+    @property
+    def bits(self) -> int:
+        """Bits of one element."""
+        return bits(self)
+
+    @property
+    def lanes(self) -> int:
+        """How many elements a value holds."""
+        return lanes(self)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+        return (self.bits * self.lanes + 7) // 8
+
+    @property
+    def type_code(self) -> int:
+        """DLPack's number of the kind."""
+        return _TYPE_CODES.get(code(self), 0)
+
+    def with_lanes(self, n: int) -> DataType:
+        """The same element with another number of lanes."""
+        return DataType(with_lanes(str(self), n))
+
+
+_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6}

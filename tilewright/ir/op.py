@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 from tilewright.ir.node import Node, node
 from tilewright.support.lazy import resolve
 
-__all__ = ["BaseExpr", "GlobalVar", "Op", "PrimType", "PointerType", "Type"]
+__all__ = [
+    "BaseExpr",
+    "GlobalVar",
+    "Op",
+    "PrimType",
+    "PointerType",
+    "Type",
+    "register_intrin_lowering",
+    "register_op_attr",
+]
 
 
 @node
@@ -53,8 +62,50 @@ class Op(BaseExpr):
             found = _OPS[name] = Op(name)
         return found
 
+    def get_attr(self, attr_name: str) -> Any:
+        """The attribute of that name, None where there is none."""
+        return _ATTRS.get(attr_name, {}).get(self.name, (None, 0))[0]
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Is there such an attribute?"""
+        return self.name in _ATTRS.get(attr_name, {})
+
+    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """Set an attribute; one that was set with a higher `plevel` stays. Raises ValueError for the same level twice."""
+        table = _ATTRS.setdefault(attr_name, {})
+        level = table[self.name][1] if self.name in table else -1
+        if level == plevel:
+            raise ValueError(f"the attribute {attr_name} of {self.name} is registered already with level {plevel}")
+        if level < plevel:
+            table[self.name] = (value, plevel)
+
+    def reset_attr(self, attr_name: str) -> None:
+        """Remove an attribute."""
+        _ATTRS.get(attr_name, {}).pop(self.name, None)
+
+    @staticmethod
+    def list_op_names() -> list[str]:
+        """The names of the operators that were asked for so far."""
+        return sorted(_OPS)
+
 
 _OPS: dict[str, Op] = {}
+_ATTRS: dict[str, dict[str, tuple[Any, int]]] = {}
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
+    """Set an attribute of an operator, by a call or as a decorator of the value."""
+
+    def register(v: Any) -> Any:
+        Op.get(op_name).set_attr(attr_key, v, level)
+        return v
+
+    return register(value) if value is not None else register
+
+
+def register_intrin_lowering(op_name: str, target: str, *, f: Any = None, level: int = 10) -> Any:
+    """Say how calls of an intrinsic are lowered for a kind of target: `f(call) -> expression`. A call, or a decorator."""
+    return register_op_attr(op_name, f"{target}.FLowerIntrinsic", f, level)
 
 
 @node

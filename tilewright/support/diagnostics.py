@@ -61,7 +61,7 @@ def render_span(span: Span) -> list[str]:
     return out
 
 
-class CompileError(Exception):
+class CompileError(RuntimeError):
     """What the compiler raises for a fault of the input: carries one or more diagnostics."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:

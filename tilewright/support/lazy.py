@@ -31,6 +31,9 @@ LAZY: dict[str, str] = {
     "relax.vm": "tilewright.driver.vm:VirtualMachine",
     "relax.vm_executable": "tilewright.driver.vm:VMExecutable",
     "frontend.from_onnx": "tilewright.frontend.onnx:from_onnx",
+    "tir.const": "tilewright.arith.expr:const",
+    "tir.Range": "tilewright.tir.ir:Range",
+    "tir.PrimExpr": "tilewright.arith.expr:PrimExpr",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
     "topi": "tilewright:topi",
 }

@@ -88,11 +88,31 @@ if TYPE_CHECKING:
     from tilewright.tir.schedule import BlockRV, LoopRV, Schedule, ScheduleError
 
 
+_MODULES = (
+    "analysis",
+    "buffer",
+    "data_layout",
+    "expr",
+    "function",
+    "functor",
+    "generic",
+    "index_map",
+    "op",
+    "schedule",
+    "stmt",
+    "transform",
+)
+_NAMES = {
+    "BijectiveLayout": "data_layout", "Layout": "data_layout", "bijective_layout": "data_layout", "layout": "data_layout",
+    "PyStmtExprMutator": "functor", "PyStmtExprVisitor": "functor",
+    "BlockRV": "schedule", "LoopRV": "schedule", "Schedule": "schedule", "ScheduleError": "schedule",
+    "IndexMap": "index_map",
+}  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "schedule", "transform"):
+    if name in _MODULES:
         return import_module(f"tilewright.tir.{name}")
-    if name in ("BlockRV", "LoopRV", "Schedule", "ScheduleError"):
-        return getattr(import_module("tilewright.tir.schedule"), name)
-    if name == "IndexMap":
-        return import_module("tilewright.tir.index_map").IndexMap
+    if name in _NAMES:
+        return getattr(import_module(f"tilewright.tir.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'tilewright.tir' has no attribute {name!r}")

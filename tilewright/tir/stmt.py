@@ -1,0 +1,3 @@
+"""Statements, under the field's module name."""
+
+from tilewright.tir.ir import *
