@@ -40,6 +40,18 @@ class IRModule(Node):
     functions: dict[GlobalVar, BaseFunc] = {}
     attrs: dict[str, Any] = {}
 
+    def __init__(
+        self,
+        functions: Mapping[GlobalVar, BaseFunc] | Mapping[str, BaseFunc] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        span: Any = None,
+    ) -> None:
+        """`functions` by GlobalVar or by name."""
+        self.functions = {self._new_var(name): f for name, f in (functions or {}).items()}  # pyright: ignore
+        self.attrs = dict(attrs or {})  # pyright: ignore
+        self.span = span
+
     def __getitem__(self, name: str | GlobalVar) -> Any:
         """The function of that name. Raises ValueError that lists the names there are."""
         return self.functions[self.get_global_var(name)]

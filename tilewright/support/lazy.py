@@ -11,6 +11,8 @@ from typing import Any
 __all__ = ["LAZY", "is_resolved", "resolve"]
 
 LAZY: dict[str, str] = {
+    "script.prim_func": "tilewright.script.tir:prim_func",
+    "script.ir_module": "tilewright.script.ir:ir_module",
     "script.print": "tilewright.script.printer:to_script",
     "script.show": "tilewright.script.printer:show",
     "script.repr": "tilewright.script.printer:to_repr",

@@ -20,6 +20,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.node import INFO, Node, node
 from tilewright.ir.rewrite import substitute
 from tilewright.support.lazy import resolve
+from tilewright.te.tag import TagScope
 from tilewright.tir.ir import Buffer, DataProducer, Evaluate, IterVar, PrimFunc, ProducerLoad, Range, Reduce, Stmt
 from tilewright.tir.ir import decl_buffer as _decl_buffer
 
@@ -330,7 +331,8 @@ def compute(
     several = isinstance(result, (tuple, list))
     body = tuple(convert(r) for r in (result if several else (result,)))
     _check_reductions(name, body)
-    op = ComputeOp(name, tag, dict(attrs or {}), tuple(axis), body, [])
+    scope = TagScope.get_current()
+    op = ComputeOp(name, tag or (scope.tag if scope else ""), dict(attrs or {}), tuple(axis), body, [])
     op.outputs.extend(Tensor(op, i, dims, e.dtype) for i, e in enumerate(body))
     return tuple(op.outputs) if several else op.outputs[0]
 

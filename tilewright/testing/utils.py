@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "assert_allclose", "device_enabled", "enabled_targets", "fixture", "main", "parameter", "parameters", "parametrize_targets",
-    "requires_llvm", "requires_package", "skip_if_32bit",
+    "assert_allclose", "fixture", "main", "parameter", "parameters", "requires_package", "skip_if_32bit", "skip_if_wheel_test", "slow",
 ]  # fmt: skip
 
 
@@ -51,7 +50,7 @@ def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: dict[str,
         ids, values = list(by_dict), tuple(by_dict.values())
 
     @_pytest().fixture(params=list(values), ids=ids)
-    def as_fixture(request: Any) -> Any:
+    def as_fixture(*_self: Any, request: Any) -> Any:
         return request.param
 
     return as_fixture
@@ -84,37 +83,6 @@ def fixture(func: Callable[..., Any] | None = None, *, cache_return_value: bool 
     return _pytest().fixture(func) if func is not None else _pytest().fixture(scope=scope)
 
 
-def enabled_targets() -> list[tuple[str, Any]]:
-    """The targets that can be run here, each with its device."""
-    from tilewright.runtime.ndarray import cpu
-
-    return [("llvm", cpu(0))]
-
-
-def device_enabled(target: Any) -> bool:
-    """Can `target` be run here?"""
-    return str(target).split()[0] in ("llvm",)
-
-
-def parametrize_targets(*args: Any) -> Any:
-    """Run a test with the arguments `target` and `dev` for each of the targets given (those that can be run here), or bare,
-    for all that can."""
-    from tilewright.runtime.ndarray import cpu
-
-    def apply(func: Callable[..., Any], names: Sequence[str]) -> Any:
-        wanted = [n for n in names if device_enabled(n)]
-        return _pytest().mark.parametrize("target,dev", [(n, cpu(0)) for n in wanted], ids=wanted)(func)
-
-    if len(args) == 1 and callable(args[0]):
-        return apply(args[0], [n for n, _ in enabled_targets()])
-    return lambda func: apply(func, args)  # pyright: ignore
-
-
-def requires_llvm(func: Any = None) -> Any:
-    """Mark a test that needs LLVM, which this package always has."""
-    return func if func is not None else (lambda f: f)  # pyright: ignore
-
-
 def requires_package(*packages: str) -> Any:
     """Skip the test unless all these packages are installed."""
     missing = [p for p in packages if find_spec(p) is None]
@@ -124,3 +92,13 @@ def requires_package(*packages: str) -> Any:
 def skip_if_32bit(reason: str = "needs a 64-bit machine") -> Any:
     """Skip the test on a 32-bit machine."""
     return _pytest().mark.skipif(sys.maxsize < 2**32, reason=reason)
+
+
+def slow(func: Any) -> Any:
+    """Mark a test that takes long: it runs with `-m slow`."""
+    return _pytest().mark.slow(func)
+
+
+def skip_if_wheel_test(func: Any) -> Any:
+    """Mark a test that an installed wheel cannot run elsewhere; here every test can."""
+    return func
