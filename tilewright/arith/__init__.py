@@ -14,25 +14,29 @@ if TYPE_CHECKING:
         estimate_region_upper_bound,
         eval_set,
     )
-    from tilewright.arith.iter_map import (
-        IterMapResult,
+    from tilewright.arith.iter_divide import inverse_affine_iter_map, subspace_divide
+    from tilewright.arith.iter_expr import (
+        IterMapExpr,
         IterMark,
         IterSplitExpr,
         IterSumExpr,
-        detect_iter_map,
-        inverse_affine_iter_map,
-        iter_map_simplify,
         normalize_iter_map_to_expr,
+    )
+    from tilewright.arith.iter_map import (
+        IterMapLevel,
+        IterMapResult,
+        detect_iter_map,
+        iter_map_simplify,
+        normalize_to_iter_sum,
     )
     from tilewright.arith.linear import detect_linear_equation, linear_form
 
 _LAZY = {
     "analyzer": ("Analyzer", "ConstIntBound", "ModularSet"),
     "int_set": ("IntSet", "IntervalSet", "estimate_region_lower_bound", "estimate_region_upper_bound", "eval_set"),
-    "iter_map": (
-        "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map", "inverse_affine_iter_map",
-        "iter_map_simplify", "normalize_iter_map_to_expr",
-    ),
+    "iter_expr": ("IterMapExpr", "IterMark", "IterSplitExpr", "IterSumExpr", "normalize_iter_map_to_expr"),
+    "iter_map": ("IterMapLevel", "IterMapResult", "detect_iter_map", "iter_map_simplify", "normalize_to_iter_sum"),
+    "iter_divide": ("inverse_affine_iter_map", "subspace_divide"),
     "linear": ("detect_linear_equation", "linear_form"),
 }  # fmt: skip
 

@@ -244,7 +244,15 @@ def estimate_region_lower_bound(
     for r, start, index in zip(region, starts, found.indices, strict=True):
         ends = eval_range(start, var_dom, ana)
         extent = convert(r.extent)
-        if ends is None or (index.args and not index.is_dense(extent)):
+        if ends is None or not _dense(index, extent, ana):
             return None
         out.append(IntervalSet(ends[0], ana.simplify(ends[1] + extent - 1)))
     return out
+
+
+def _dense(index: Any, extent: PrimExpr, ana: Analyzer) -> bool:
+    """Do windows of `extent` elements at the points of a fused index leave no gap between them?"""
+    if not index.args:
+        return True
+    (a,) = index.args
+    return ana.can_prove(ex.cmp(ex.LE, a.scale, extent))

@@ -21,7 +21,8 @@ from tilewright.arith import expr as ex
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.expr import ExprLike, IntImm, PrimExpr, Var, convert
 from tilewright.arith.int_set import eval_range
-from tilewright.arith.iter_map import detect_iter_map, inverse_affine_iter_map
+from tilewright.arith.iter_divide import inverse_affine_iter_map
+from tilewright.arith.iter_map import detect_iter_map
 from tilewright.ir.node import DEF, INFO, Node, children, map_children, node
 from tilewright.ir.rewrite import free_vars, substitute
 from tilewright.support.diagnostics import CompileError, Diagnostic
