@@ -2,12 +2,12 @@
 
 from tilewright.tir.analysis.basic import (
     buffer_lifetimes,
-    detect_buffer_access_lca,
     estimate_tir_flops,
     expr_deep_equal,
     has_side_effect,
     undefined_vars,
 )  # fmt: skip
+from tilewright.tir.analysis.lca import detect_buffer_access_lca
 from tilewright.tir.analysis.regions import (
     RegionUnion,
     accesses,

@@ -15,13 +15,10 @@ from tilewright.ir.op import Op
 from tilewright.ir.rewrite import free_vars
 from tilewright.tir.intrin import is_pure
 from tilewright.tir.ir import (
-    Allocate,
     Block,
     BlockRealize,
     Buffer,
     BufferLoad,
-    BufferStore,
-    Evaluate,
     For,
     PrimFunc,
     SeqStmt,
@@ -30,7 +27,6 @@ from tilewright.tir.ir import (
 
 __all__ = [
     "buffer_lifetimes",
-    "detect_buffer_access_lca",
     "estimate_tir_flops",
     "expr_deep_equal",
     "has_side_effect",
@@ -166,36 +162,3 @@ def _touched(n: Node) -> list[Buffer]:
         elif not x.identity:
             stack.extend(children(x))
     return list(seen)
-
-
-def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:
-    """For each buffer: the innermost loop, block or allocation that holds all of its accesses (None: the function).
-
-    A parameter's is None. This is where a buffer may be allocated at the latest.
-    """
-    paths: dict[Buffer, list[Stmt]] = {}
-
-    def note(b: Buffer, path: list[Stmt]) -> None:
-        old = paths.get(b)
-        if old is None:
-            paths[b] = list(path)
-            return
-        n = 0
-        while n < len(old) and n < len(path) and old[n] is path[n]:
-            n += 1
-        paths[b] = old[:n]
-
-    def visit(n: Node, path: list[Stmt]) -> None:
-        if isinstance(n, (BufferStore, BufferLoad)):
-            note(n.buffer, path)
-        inside = [*path, n] if isinstance(n, (For, Block, Allocate)) else path
-        for c in children(n):
-            if isinstance(c, Buffer):
-                if isinstance(n, (ex.Call, Evaluate)):
-                    note(c, path)
-            elif not c.identity and type(c).__name__ != "BufferRegion":
-                visit(c, inside)
-
-    visit(func.body, [])
-    params = set(func.buffer_map.values())
-    return {b: (None if b in params else p[-1] if p else None) for b, p in paths.items()}

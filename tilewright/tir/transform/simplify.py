@@ -160,6 +160,15 @@ class _Simplify:
             return s
         return replace(s, min=low, extent=extent, body=body)
 
+    def s_AttrStmt(self, s: t.AttrStmt) -> t.Stmt:
+        value = self.expr(s.value)
+        ranges: list[tuple[Var, t.Range]] = []
+        if isinstance(s.node, t.IterVar) and s.attr_key in ("thread_extent", "virtual_thread"):
+            v = s.node.var
+            ranges = [(v, t.Range(ex.const(0, v.dtype), ex.cast(value, v.dtype)))]
+        body = self.within(ranges, lambda: self.stmt(s.body)) if ranges else self.stmt(s.body)
+        return s if value is s.value and body is s.body else replace(s, value=value, body=body)
+
     def s_IfThenElse(self, s: t.IfThenElse) -> t.Stmt:
         c = self.expr(s.condition)
         other = s.else_case
