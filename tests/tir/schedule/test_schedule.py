@@ -441,7 +441,6 @@ def test_errors_of_rarer_faults() -> None:
     _error("TW0441", lambda: sch.sample_perfect_tile(i, 2, decision=[5, 5]))
     _error("TW0441", lambda: sch.sample_categorical([1, 2], [1.0]))
     sch.reverse_compute_at(relu, j)
-    _error("TW0453", lambda: sch.cache_write(y, 0, "local"))
     sch = Schedule(mm_relu())
     y = sch.get_block("Y")
     sch.decompose_reduction(y, sch.get_loops(y)[2])

@@ -1,5 +1,5 @@
 """The schedule primitives, by what they change. Importing this registers them."""
 
-from tilewright.tir.schedule.primitives import annotate, blocks, caching, loops, reduce, rfactor, sampling
+from tilewright.tir.schedule.primitives import annotate, blocks, caching, loops, reduce, rfactor, sampling, storage
 
-__all__ = ["annotate", "blocks", "caching", "loops", "reduce", "rfactor", "sampling"]
+__all__ = ["annotate", "blocks", "caching", "loops", "reduce", "rfactor", "sampling", "storage"]

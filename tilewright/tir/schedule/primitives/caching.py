@@ -1,23 +1,38 @@
-"""Primitives that put a copy of a buffer between its maker and its users."""
+"""Primitives that put a copy of a buffer between its maker and its users.
+
+    B = f(A); C = g(B)      cache_read(C, B, "local")  ▶   B = f(A); B_local = B; C = g(B_local)
+                            cache_write(B, B, "local") ▶   B_local = f(A); B = B_local; C = g(B)
+
+The copy stands just before the first block that needs it, as deep in the loops as its maker and that block stand together.
+The new buffer has the shape of the part that is copied, where all who use it stand in the same block; else of all of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arith.expr import IntImm, PrimExpr, Var, const
-from tilewright.ir.node import map_children, replace
+from tilewright.arith.analyzer import Analyzer
+from tilewright.arith.expr import IntImm, PrimExpr, Var, cast, const
+from tilewright.arith.iter_map import detect_iter_map
+from tilewright.ir.node import map_children, replace, walk
 from tilewright.ir.rewrite import substitute
 from tilewright.tir.ir import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
     Block,
     BlockRealize,
     Buffer,
     BufferLoad,
     BufferRegion,
     BufferStore,
+    DeclBuffer,
     For,
     ForKind,
     IterVar,
+    LetStmt,
     Range,
     SeqStmt,
     Stmt,
@@ -25,126 +40,261 @@ from tilewright.tir.ir import (
     seq,
 )
 from tilewright.tir.schedule.errors import fail
+from tilewright.tir.schedule.primitives.flow import (
+    buffer_at,
+    check_scope,
+    find_block,
+    loops_below,
+    paths_of,
+    readers,
+    region_of,
+    scope_path,
+    uses_pointer,
+    writers,
+)
+from tilewright.tir.schedule.primitives.relax import block_ends, domains_of, full_region, ranges_of, value_of
 from tilewright.tir.schedule.registry import primitive
-from tilewright.tir.schedule.state import BlockRV, Path, State, nearest_blocks
+from tilewright.tir.schedule.state import BlockRV, Path, State
 
-__all__ = ["cache_read", "cache_write", "set_scope"]
-
-
-def _buffer_at(s: State, block: BlockRV, index: Any, kind: str) -> Buffer:
-    """The buffer of a block's reads or writes by its position, its name, or itself."""
-    realize = s.block(block)
-    regions = realize.block.reads if kind == "reads" else realize.block.writes
-    for i, r in enumerate(regions):
-        if (
-            index is r.buffer
-            or (isinstance(index, str) and r.buffer.name == index)
-            or (isinstance(index, int) and i == index)
-        ):
-            return r.buffer
-    raise fail(
-        "TW0451",
-        f"the block {block.name!r} has no buffer {index!r} among its {kind}",
-        s.func(block.func),
-        realize,
-        choices=[f"{i} ({r.buffer.name})" for i, r in enumerate(regions)],
-    )
+__all__ = ["cache_read", "cache_write"]
 
 
-def _copy_block(s: State, func: str, source: Buffer, dest: Buffer) -> tuple[Stmt, str]:
-    """Loops with a block that copies one buffer into another of the same shape."""
-    name = s.unique(func, dest.name if dest.scope() != "global" or "_" in dest.name else source.name)
-    loops = [Var(f"ax{i}", n.dtype) for i, n in enumerate(dest.shape)]
-    axes = [Var(f"v{i}", n.dtype) for i, n in enumerate(dest.shape)]
-    point = tuple(Range(v, const(1, v.dtype)) for v in axes)
-    iters = tuple(IterVar(Range(const(0, v.dtype), n), v) for v, n in zip(axes, dest.shape, strict=True))
-    store = BufferStore(dest, BufferLoad(source, tuple(axes)), tuple(axes))
-    block = Block(iters, (BufferRegion(source, point),), (BufferRegion(dest, point),), name, store)
-    out: Stmt = BlockRealize(tuple(loops), IntImm("bool", 1), block)
-    for v, n in zip(reversed(loops), reversed(dest.shape), strict=True):
-        out = For(v, const(0, v.dtype), n, ForKind.SERIAL, out)
-    return out, name
+_scope_path = scope_path
 
 
-def _scope_path(path: Path) -> Path:
-    """The way to the block that the block at the end of `path` stands in."""
-    for i in range(len(path) - 2, -1, -1):
-        if isinstance(path[i], BlockRealize):
-            return path[: i + 1]
-    raise AssertionError("a block outside the root")
+# ---- where a copy goes -----------------------------------------------------------------------------------------------
 
 
-def _insert(s: State, func: str, path: Path, new: Stmt, buffer: Buffer, after: bool, old: Buffer) -> None:
-    """Put a statement before or after the outermost statement (within the scope) that holds the block at the end of
-    `path`, and allocate `buffer` in the scope."""
-    scope = _scope_path(path)
-    realize = scope[-1]
-    assert isinstance(realize, BlockRealize)
-    body = realize.block.body
-    items = list(body.seq) if isinstance(body, SeqStmt) else [body]
-    holder = next(i for i, x in enumerate(items) if any(x is p for p in path))
-    for b in nearest_blocks(items[holder]):
-        others = b.block.reads if after else b.block.writes
-        mine = b.block.writes if after else ()
-        if any(r.buffer is old for r in others) and not any(w.buffer is old for w in mine):
-            raise fail(
-                "TW0453",
-                f"cannot copy {old.name} {'after' if after else 'before'} the nest of {path[-1].block.name_hint!r}: "  # pyright: ignore
-                f"{b.block.name_hint!r} in the same nest {'reads' if after else 'writes'} it",
-                s.func(func),
-                b,
-                hint="make caches before compute_at and reverse_compute_at join the nests",
-            )
-    items.insert(holder + 1 if after else holder, new)
-    block = replace(realize.block, body=seq(*items), alloc_buffers=(*realize.block.alloc_buffers, buffer))
-    s.put(func, scope, replace(realize, block=block))
+@dataclass
+class Place:
+    """A place for a new statement: in `container` (a loop, or the block of a realization), before its statement `index`."""
+
+    path: Path
+    """The way to the loop or BlockRealize."""
+    index: int
+
+    @property
+    def container(self) -> Stmt:
+        """The loop or BlockRealize that gets the statement."""
+        return self.path[-1]
 
 
-def _rename_in(s: State, func: str, blocks: Sequence[BlockRealize], old: Buffer, new: Buffer) -> None:
+_WRAPPERS = (AllocateConst, Allocate, DeclBuffer, AttrStmt, LetStmt)
+
+
+def body_of(container: Stmt) -> Stmt:
+    """The body of a loop or of a realized block."""
+    if isinstance(container, BlockRealize):
+        return container.block.body
+    assert isinstance(container, For)
+    return container.body
+
+
+def items_of(body: Stmt) -> list[Stmt]:
+    """The statements of a body, below what only declares something."""
+    while isinstance(body, _WRAPPERS):
+        body = body.body
+    return list(body.seq) if isinstance(body, SeqStmt) else [body]
+
+
+def with_items(body: Stmt, items: Sequence[Stmt]) -> Stmt:
+    """The body with other statements, below what only declares something."""
+    if isinstance(body, _WRAPPERS):
+        return replace(body, body=with_items(body.body, items))
+    return seq(*items)
+
+
+def place_in(path: Path, container: Stmt, blocks: Sequence[Path]) -> Place:
+    """The place in a container before the first statement that holds one of the blocks; at the end if none does."""
+    depth = next(i for i, p in enumerate(path) if p is container)
+    items = items_of(body_of(container))
+    for i, x in enumerate(items):
+        if any(any(x is p for p in b) for b in blocks):
+            return Place(path[: depth + 1], i)
+    return Place(path[: depth + 1], len(items))
+
+
+def find_place(scope: Path, writer: Path | None, related: Sequence[Path]) -> Place:
+    """Where a copy of what `writer` makes for the blocks `related` goes: in the innermost loop or block that holds the
+    writer and one of them, before the first of them; without a writer at the start of the scope; without users at its end."""
+    top = scope[-1]
+    if writer is None:
+        return Place(list(scope), 0)
+    if not related:
+        return Place(list(scope), len(items_of(body_of(top))))
+    for step in reversed(writer[len(scope) - 1 : -1]):
+        if isinstance(step, (For, BlockRealize)) and any(any(step is p for p in b) for b in related):
+            inside = [b for b in related if any(step is p for p in b)]
+            return place_in(writer, step, inside)
+    raise AssertionError("a scope holds its blocks")
+
+
+# ---- the copy --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Copy:
+    """A copy between two buffers: of `region` (in terms of what is outside), which in the cache starts at 0 if `shrunk`."""
+
+    source: Buffer
+    dest: Buffer
+    region: list[Range]
+    shrunk: bool
+    reading: bool
+
+    @property
+    def cache(self) -> Buffer:
+        """The new buffer."""
+        return self.dest if self.reading else self.source
+
+    def nest(self, name: str) -> Stmt:
+        """The loops with the block that copies."""
+        shape = self.cache.shape
+        outer = self.source.shape if self.reading else self.dest.shape
+        loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(self.region)]
+        domain = shape if self.shrunk else outer
+        axes = [Var(f"v{i}", n.dtype) for i, n in enumerate(domain)]
+        iters = tuple(IterVar(Range(const(0, v.dtype), n), v) for v, n in zip(axes, domain, strict=True))
+        here: tuple[PrimExpr, ...] = tuple(axes)
+        there = here
+        values = [cast(x, v.dtype) for x, v in zip(loops, axes, strict=True)]
+        if self.shrunk:
+            there = tuple(cast(r.min, v.dtype) + v for r, v in zip(self.region, axes, strict=True))
+        else:
+            values = [cast(r.min, x.dtype) + x for r, x in zip(self.region, values, strict=True)]
+        read_at, write_at = (there, here) if self.reading else (here, there)
+        store = BufferStore(self.dest, BufferLoad(self.source, read_at), write_at)
+        reads = BufferRegion(self.source, tuple(Range(i, const(1, i.dtype)) for i in read_at))
+        writes = BufferRegion(self.dest, tuple(Range(i, const(1, i.dtype)) for i in write_at))
+        out: Stmt = BlockRealize(tuple(values), IntImm("bool", 1), Block(iters, (reads,), (writes,), name, store))
+        for v, r in zip(reversed(loops), reversed(self.region), strict=True):
+            out = For(v, const(0, v.dtype), r.extent, ForKind.SERIAL, out)
+        return out
+
+
+def cache_buffer(old: Buffer, scope: str, shape: Sequence[PrimExpr], suffix: str | None = None) -> Buffer:
+    """A buffer for a copy."""
+    return decl_buffer(shape, old.dtype, f"{old.name}_{suffix or scope}", scope=scope)
+
+
+def redirect(n: Any, old: Buffer, new: Buffer, starts: Sequence[PrimExpr] | None, ana: Analyzer) -> Any:
+    """A statement with `old` replaced by `new`, whose indices begin at `starts` (None: the same indices)."""
+    if starts is None:
+        return substitute(n, {old: new, old.data: new.data})
+
+    def shifted(i: PrimExpr, start: PrimExpr) -> PrimExpr:
+        return i if value_of(start) == 0 else ana.simplify(i - cast(start, i.dtype))
+
+    def visit(x: Any) -> Any:
+        if isinstance(x, BufferRegion) and x.buffer is old:
+            region = tuple(replace(r, min=shifted(r.min, s)) for r, s in zip(x.region, starts, strict=True))
+            return BufferRegion(new, region)
+        if isinstance(x, BufferLoad) and x.buffer is old:
+            return BufferLoad(new, tuple(shifted(visit(i), s) for i, s in zip(x.indices, starts, strict=True)))
+        if isinstance(x, BufferStore) and x.buffer is old:
+            indices = tuple(shifted(visit(i), s) for i, s in zip(x.indices, starts, strict=True))
+            return BufferStore(new, visit(x.value), indices)
+        return x if x.identity else map_children(x, visit)
+
+    return visit(n)
+
+
+def edit_blocks(n: Any, blocks: Sequence[BlockRealize], change: Any) -> Any:
+    """A statement with `change(realize)` instead of each of the realizations."""
     chosen = {id(b) for b in blocks}
 
     def visit(x: Any) -> Any:
         if id(x) in chosen:
-            return replace(x, block=substitute(x.block, {old: new}))
+            return change(x)
         return map_children(x, lambda c: visit(c) if isinstance(c, Stmt) else c)
 
-    s.set_body(func, visit(s.func(func).body))
+    return visit(n)
 
 
-def _same_shape(b: Buffer, scope: str) -> Buffer:
-    shape: tuple[PrimExpr, ...] = b.shape
-    return decl_buffer(shape, b.dtype, f"{b.name}_{scope}", scope=scope)
+def insert_at(scope: BlockRealize, place: Place, new: Stmt) -> BlockRealize:
+    """The scope with a statement put in at a place."""
+    target = place.container
+    items = items_of(body_of(target))
+    items.insert(place.index, new)
+    body = with_items(body_of(target), items)
+
+    def visit(x: Any) -> Any:
+        if x is target:
+            if isinstance(x, BlockRealize):
+                return replace(x, block=replace(x.block, body=body))
+            return replace(x, body=body)
+        return map_children(x, lambda c: visit(c) if isinstance(c, Stmt) else c)
+
+    return visit(scope)
 
 
-@primitive
-def cache_write(
-    s: State,
-    block: BlockRV,
-    write_buffer_index: int | str | Buffer,
-    storage_scope: str,
-    consumer_blocks: Sequence[BlockRV] | None = None,
-) -> BlockRV:
-    """Let a block write into a new buffer in `storage_scope`, and copy that to the old one afterwards. Returns the block that
-    copies; `reverse_compute_at` moves it close."""
-    del consumer_blocks
-    old = _buffer_at(s, block, write_buffer_index, "writes")
-    new = _same_shape(old, storage_scope)
-    copy, name = _copy_block(s, block.func, new, old)
-    path = s.block_path(block)
-    writers = [b for b in nearest_blocks(_scope(path).block.body) if any(w.buffer is old for w in b.block.writes)]
-    _insert(s, block.func, _last(s, block.func, writers), copy, new, True, old)
-    _rename_in(s, block.func, writers, old, new)
-    return BlockRV(name, block.func)
+def allocate(scope: BlockRealize, buffer: Buffer) -> BlockRealize:
+    """The scope with a buffer added to what it allocates."""
+    block = scope.block
+    return replace(scope, block=replace(block, alloc_buffers=(*block.alloc_buffers, buffer)))
 
 
-def _scope(path: Path) -> BlockRealize:
-    found = _scope_path(path)[-1]
-    assert isinstance(found, BlockRealize)
-    return found
+# ---- preconditions ---------------------------------------------------------------------------------------------------
 
 
-def _last(s: State, func: str, blocks: Sequence[BlockRealize]) -> Path:
-    return s.block_path(BlockRV(blocks[-1].block.name_hint, func))
+def only_writer(s: State, block: BlockRV, everyone: Sequence[Path], buffer: Buffer) -> Path | None:
+    """The block of the scope that writes the buffer, if one does. Raises ScheduleError TW0453 for several."""
+    found = writers(everyone, buffer)
+    if len(found) > 1:
+        names = ", ".join(repr(p[-1].block.name_hint) for p in found)  # pyright: ignore
+        raise fail(
+            "TW0453",
+            f"cannot cache {buffer.name}: {len(found)} blocks write it ({names}), and it must be one",
+            s.func(block.func),
+            found[1][-1],
+            hint="cache before decompose_reduction takes blocks apart",
+        )
+    return found[0] if found else None
+
+
+def _index(everyone: Sequence[Path], me: Path) -> int:
+    return next(i for i, p in enumerate(everyone) if p[-1] is me[-1])
+
+
+def consumer_paths(s: State, block: BlockRV, everyone: Sequence[Path], chosen: Sequence[Any]) -> list[Path]:
+    """The ways to blocks given as consumers, which must stand in the same scope (ScheduleError TW0464)."""
+    out: list[Path] = []
+    for c in chosen:
+        rv = BlockRV(c, block.func) if isinstance(c, str) else c
+        path, realize = find_block(s, rv)
+        if not any(p[-1] is realize for p in everyone):
+            raise fail(
+                "TW0464",
+                f"the consumer {rv.name!r} does not stand in the same block as {block.name!r}",
+                s.func(block.func),
+                realize,
+            )
+        out.append(path)
+    return out
+
+
+def _within(users: Sequence[Path], scope: Path, buffer: Buffer, region: Sequence[Range], ana: Analyzer) -> bool:
+    """Do the users touch nothing of the buffer outside the region?"""
+    for p in users:
+        realize = p[-1]
+        assert isinstance(realize, BlockRealize)
+        if uses_pointer(realize.block, buffer):
+            return False
+        loops = loops_below(p, scope[-1])
+        for kind in (realize.block.reads, realize.block.writes):
+            touched = region_of(kind, buffer)
+            if touched is None:
+                continue
+            for ends, r in zip(block_ends(realize, touched, loops, ana), region, strict=True):
+                if ends is None:
+                    return False
+                end = r.min + r.extent
+                if not (ana.can_prove(ends[0] >= r.min) and ana.can_prove(ends[1] < end)):
+                    return False
+    return True
+
+
+# ---- primitives ------------------------------------------------------------------------------------------------------
 
 
 @primitive
@@ -153,37 +303,197 @@ def cache_read(
     block: BlockRV,
     read_buffer_index: int | str | Buffer,
     storage_scope: str,
-    consumer_blocks: Sequence[BlockRV] | None = None,
+    consumer_blocks: Sequence[BlockRV | str] | None = None,
 ) -> BlockRV:
-    """Copy a buffer that a block reads into a new one in `storage_scope` first, and let the block (with `consumer_blocks`,
-    these too) read that. Returns the block that copies; `compute_at` moves it close."""
-    old = _buffer_at(s, block, read_buffer_index, "reads")
-    new = _same_shape(old, storage_scope)
-    copy, name = _copy_block(s, block.func, old, new)
-    copy = _rename_block(copy, s.unique(block.func, new.name))
+    """Copy a buffer that a block reads into a new one in `storage_scope`, and let those who read it read that. Returns the
+    block that copies; `compute_at` moves it close.
+
+    `consumer_blocks` are the blocks that read the copy (by default all that read the buffer after it is written). Raises
+    ScheduleError TW0451 (no such buffer), TW0452 (no such scope), TW0453 (several blocks write the buffer), TW0464.
+    """
+    check_scope(s, block, storage_scope)
+    path = s.block_path(block)
+    _, old = buffer_at(s, block, read_buffer_index, "reads")
+    scope = scope_path(path)
+    everyone = paths_of(scope)
+    chosen = consumer_paths(s, block, everyone, consumer_blocks or ())
+    writer = only_writer(s, block, everyone, old)
+    if writer is not None and _index(everyone, writer) >= _index(everyone, path):
+        if not _apart(scope, writer, path) or any(_index(everyone, c) > _index(everyone, writer) for c in chosen):
+            raise fail(
+                "TW0453",
+                f"cannot cache {old.name} for {block.name!r}: it is written after it is read",
+                s.func(block.func),
+                writer[-1],
+            )
+        before = everyone[: _index(everyone, writer)]
+        users = chosen or readers(before, old)
+        place, region = Place(list(scope), 0), full_region(old.shape)
+    else:
+        after = everyone if writer is None else everyone[_index(everyone, writer) + 1 :]
+        users = chosen or readers(after, old)
+        place = find_place(scope, writer, users)
+        region = _region_read(scope, writer, place, old)
+    ana = _analyzer(scope, place)
+    shrunk = isinstance(place.container, BlockRealize) and _within(users, scope, old, region, ana)
+    new = cache_buffer(old, storage_scope, [r.extent for r in region] if shrunk else old.shape)
     name = s.unique(block.func, new.name)
-    readers = [s.block(block), *(s.block(b) for b in consumer_blocks or ())]
-    order = nearest_blocks(_scope(s.block_path(block)).block.body)
-    first = next(b for b in order if any(b is r for r in readers))
-    _insert(s, block.func, s.block_path(BlockRV(first.block.name_hint, block.func)), copy, new, False, old)
-    _rename_in(s, block.func, readers, old, new)
-    return BlockRV(name, block.func)
+    copy = Copy(old, new, region, shrunk, True)
+    starts = [r.min for r in region] if shrunk else None
+    return _finish(s, block.func, scope, place, copy, name, users, starts, ana)
 
 
-def _rename_block(nest: Stmt, name: str) -> Stmt:
-    if isinstance(nest, For):
-        return replace(nest, body=_rename_block(nest.body, name))
-    assert isinstance(nest, BlockRealize)
-    return replace(nest, block=replace(nest.block, name_hint=name))
+def _apart(scope: Path, a: Path, b: Path) -> bool:
+    """Do two blocks stand in different statements of their scope, with no loop around both?"""
+    return a[len(scope) + 1] is not b[len(scope) + 1] or (
+        isinstance(a[len(scope) + 1], SeqStmt) and (a[len(scope) + 2] is not b[len(scope) + 2])
+    )
+
+
+def _region_read(scope: Path, writer: Path | None, place: Place, old: Buffer) -> list[Range]:
+    """What a copy for reading covers: what the writer has made at that place, or what the scope says that it reads."""
+    ana = _analyzer(scope, place)
+    top = scope[-1]
+    assert isinstance(top, BlockRealize)
+    if writer is None:
+        declared = region_of(top.block.reads, old)
+        return full_region(old.shape) if declared is None else list(declared.region)
+    realize = writer[-1]
+    assert isinstance(realize, BlockRealize)
+    made = region_of(realize.block.writes, old)
+    assert made is not None
+    loops = loops_below(writer, place.container)
+    return ranges_of(block_ends(realize, made, loops, ana), old.shape, ana)
+
+
+def _analyzer(scope: Path, place: Place) -> Analyzer:
+    """What is known of the loops and axes around a place."""
+    ana = Analyzer()
+    for p in place.path:
+        if isinstance(p, For):
+            ana.bind(p.loop_var, Range(p.min, p.extent))
+        elif isinstance(p, BlockRealize):
+            for iv in p.block.iter_vars:
+                if iv.dom is not None:
+                    ana.bind(iv.var, iv.dom)
+    del scope
+    return ana
+
+
+def _finish(
+    s: State,
+    func: str,
+    scope: Path,
+    place: Place,
+    copy: Copy,
+    name: str,
+    users: Sequence[Path],
+    starts: Sequence[PrimExpr] | None,
+    ana: Analyzer,
+) -> BlockRV:
+    """Put the copy in its place, allocate the cache, and let the users use it."""
+    old, new = (copy.source, copy.dest) if copy.reading else (copy.dest, copy.source)
+    realize = scope[-1]
+    assert isinstance(realize, BlockRealize)
+    changed = allocate(insert_at(realize, place, copy.nest(name)), new)
+    targets = [p[-1] for p in users if isinstance(p[-1], BlockRealize)]
+    inside = replace(
+        changed.block,
+        body=edit_blocks(
+            changed.block.body, targets, lambda r: replace(r, block=redirect(r.block, old, new, starts, ana))
+        ),
+    )
+    s.put(func, scope, replace(changed, block=inside))
+    return BlockRV(name, func)
 
 
 @primitive
-def set_scope(s: State, block: BlockRV, buffer_index: int | str | Buffer, storage_scope: str) -> None:
-    """Let the buffer that a block writes live in another memory (`local`, `shared`, ...)."""
-    old = _buffer_at(s, block, buffer_index, "writes")
-    if old in set(s.func(block.func).buffer_map.values()):
+def cache_write(
+    s: State,
+    block: BlockRV,
+    write_buffer_index: int | str | Buffer,
+    storage_scope: str,
+    consumer_blocks: Sequence[BlockRV | str] | None = None,
+) -> BlockRV:
+    """Let a block write into a new buffer in `storage_scope`, and copy that to the old one afterwards. Returns the block that
+    copies; `reverse_compute_at` moves it close.
+
+    `consumer_blocks` read the new buffer, the others the old one. Raises ScheduleError TW0451 (no such buffer), TW0452 (no
+    such scope), TW0453 (several blocks write the buffer, or the block leaves parts of a buffer of the caller unwritten),
+    TW0464.
+    """
+    check_scope(s, block, storage_scope)
+    path, realize = find_block(s, block)
+    _, old = buffer_at(s, block, write_buffer_index, "writes")
+    scope = scope_path(path)
+    everyone = paths_of(scope)
+    only_writer(s, block, everyone, old)
+    chosen = consumer_paths(s, block, everyone, consumer_blocks or ())
+    mine = _index(everyone, path)
+    others = [p for p in readers(everyone, old) if not any(p[-1] is c[-1] for c in chosen) and p[-1] is not realize]
+    late = [p for p in others if _index(everyone, p) > mine]
+    early = [p for p in others if _index(everyone, p) < mine]
+    if any(not _apart(scope, p, path) for p in early):
         raise fail(
-            "TW0452", f"{old.name} belongs to the caller: its scope cannot change", s.func(block.func), s.block(block)
+            "TW0453",
+            f"cannot cache what {block.name!r} writes: an earlier block in the same loop reads {old.name}",
+            s.func(block.func),
+            realize,
         )
-    new = decl_buffer(old.shape, old.dtype, old.name, scope=storage_scope)
-    s.set_body(block.func, substitute(s.func(block.func).body, {old: new}))
+    place = find_place(scope, path, late)
+    ana = _analyzer(scope, place)
+    loops = loops_below(path, place.container)
+    made = region_of(realize.block.writes, old)
+    assert made is not None
+    region = ranges_of(block_ends(realize, made, loops, ana), old.shape, ana)
+    _covered(s, block, realize, made, loops, region)
+    users = [path, *chosen]
+    shrunk = isinstance(place.container, BlockRealize) and _within(users, scope, old, region, ana)
+    new = cache_buffer(old, storage_scope, [r.extent for r in region] if shrunk else old.shape)
+    name = s.unique(block.func, new.name)
+    copy = Copy(new, old, region, shrunk, False)
+    starts = [r.min for r in region] if shrunk else None
+    return _finish(s, block.func, scope, place, copy, name, users, starts, ana)
+
+
+def _covered(
+    s: State, block: BlockRV, realize: BlockRealize, made: BufferRegion, loops: Sequence[For], region: Sequence[Range]
+) -> None:
+    """A copy writes all of its region: where the block itself does not, what was there before would be lost."""
+    if made.buffer not in set(s.func(block.func).buffer_map.values()):
+        return  # nobody can tell what an element holds that was never written
+    body = realize.block.body
+    while isinstance(body, (LetStmt, AttrStmt)):
+        body = body.body
+    whole = not isinstance(body, BufferStore) or _no_gaps(realize, made, loops)
+    conditional = not isinstance(body, BufferStore) and any(
+        type(x).__name__ == "IfThenElse"
+        and any(isinstance(y, BufferStore) and y.buffer is made.buffer for y in walk(x))
+        for x in walk(body)
+    )
+    if not whole or conditional:
+        raise fail(
+            "TW0453",
+            f"cannot cache {made.buffer.name}: {block.name!r} writes only some elements of the part that would be copied "
+            "back, and the others belong to the caller",
+            s.func(block.func),
+            realize,
+        )
+    del region
+
+
+def _no_gaps(realize: BlockRealize, made: BufferRegion, loops: Sequence[For]) -> bool:
+    """Does the block write every element of the box that its region covers?"""
+    values: dict[Any, Any] = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    point = [substitute(r.min, values) for r in made.region]
+    inner = {p.loop_var for p in loops}
+    if not any(x in inner for e in point for x in walk(e)):
+        return True
+    domains = {v: r for v, r in domains_of(loops).items() if any(x is v for e in point for x in walk(e))}
+    found = detect_iter_map(point, domains, realize.predicate)
+    if not found.indices:
+        return False
+    return all(
+        not x.args or (len(x.args) == 1 and value_of(x.args[0].scale) == 1) or x.is_dense(r.extent)
+        for x, r in zip(found.indices, made.region, strict=True)
+    )
