@@ -1,0 +1,25 @@
+"""The GPU passes, under the names people know; one pass a file."""
+
+from tilewright.tir.transform.gpu.annotate_device_regions import AnnotateDeviceRegions
+from tilewright.tir.transform.gpu.default_gpu_schedule import DefaultGPUSchedule
+from tilewright.tir.transform.gpu.inject_virtual_thread import InjectVirtualThread
+from tilewright.tir.transform.gpu.lift_thread_binding import LiftThreadBinding
+from tilewright.tir.transform.gpu.lower_cross_thread_reduction import LowerCrossThreadReduction
+from tilewright.tir.transform.gpu.lower_device_kernel_launch import LowerDeviceKernelLaunch
+from tilewright.tir.transform.gpu.lower_thread_allreduce import LowerThreadAllreduce
+from tilewright.tir.transform.gpu.split_host_device import SplitHostDevice
+from tilewright.tir.transform.gpu.thread_sync import ThreadSync
+from tilewright.tir.transform.gpu.unify_thread_binding import UnifyThreadBinding
+
+__all__ = [
+    "AnnotateDeviceRegions",
+    "DefaultGPUSchedule",
+    "InjectVirtualThread",
+    "LiftThreadBinding",
+    "LowerCrossThreadReduction",
+    "LowerDeviceKernelLaunch",
+    "LowerThreadAllreduce",
+    "SplitHostDevice",
+    "ThreadSync",
+    "UnifyThreadBinding",
+]
