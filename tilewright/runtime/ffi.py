@@ -18,10 +18,11 @@ import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.runtime.dtypes import numpy_name
+from tilewright.runtime.subbyte import SUBBYTE, pack, unpack
 from tilewright.support.lazy import resolve
 from tilewright.version import __version__
 
-__all__ = ["Device", "NDArray", "ffi", "function_at", "tensor_from", "to_numpy"]
+__all__ = ["Device", "NDArray", "ffi", "function_at", "tensor_from", "to_numpy", "write"]
 
 
 def _import_ffi() -> Any:
@@ -101,14 +102,17 @@ class NDArray(_core.Tensor):  # type: ignore[misc]
         value = to_numpy(source) if isinstance(source, _core.Tensor) else np.asarray(source)
         if value.shape != self.shape:
             raise ValueError(f"cannot copy an array of shape {value.shape} into one of shape {self.shape}")
-        to_numpy(self)[...] = value
+        write(self, value)
         return self
 
     def __getitem__(self, index: Any) -> Any:
         return to_numpy(self)[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        to_numpy(self)[index] = to_numpy(value) if isinstance(value, _core.Tensor) else value
+        whole = to_numpy(self)
+        whole[index] = to_numpy(value) if isinstance(value, _core.Tensor) else value
+        if str(self.dtype) in SUBBYTE:
+            write(self, whole)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         view = to_numpy(self)
@@ -184,6 +188,8 @@ def tensor_from(source: Any) -> Any:
     if isinstance(source, np.ndarray):
         if numpy_name(source.dtype) in _EXOTIC:
             return _exotic(source)
+        if numpy_name(source.dtype) in SUBBYTE:
+            return packed(source)
         if not source.flags.writeable:
             source = np.asarray(_Alias(source))
     elif not hasattr(source, "__dlpack__"):
@@ -237,9 +243,39 @@ def function_at(address: int, keep: Any) -> Any:
     return ffi.Function.__from_extern_c__(address, keep_alive_object=keep)
 
 
+def packed(source: np.ndarray[Any, Any]) -> Any:
+    """A new tensor with the elements of an int4 or uint4 array, two a byte."""
+    out = allocate(source.shape, numpy_name(source.dtype))
+    write(out, source)
+    return out
+
+
+def _bytes_of(tensor: Any) -> np.ndarray[Any, Any]:
+    """The memory of a compact tensor of int4 or uint4."""
+    count = (int(np.prod(tensor.shape, dtype=np.int64)) + 1) // 2
+    dims, strides = (ctypes.c_int64 * 1)(count), (ctypes.c_int64 * 1)(1)
+    proto = _DLTensor(
+        tensor.data_ptr(), 1, 0, 1, 1, 8, 1, ctypes.addressof(dims), ctypes.addressof(strides), 0
+    )  # fmt: skip
+    return np.from_dlpack(_as_ndarray(lambda: _unsafe_view(tensor, proto)))
+
+
+def write(tensor: Any, value: Any) -> None:
+    """Copy an array (numpy; of the same shape, or one that stretches to it) into a CPU tensor, converted to its dtype."""
+    name = str(tensor.dtype)
+    if name in SUBBYTE:
+        _bytes_of(tensor)[...] = pack(np.broadcast_to(np.asarray(value), tuple(tensor.shape)))
+    else:
+        to_numpy(tensor)[...] = value
+
+
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
-    """A numpy view of a CPU tensor (of ours or of anything with DLPack); ml_dtypes where numpy has no such type."""
+    """A numpy view of a CPU tensor (of ours or of anything with DLPack); ml_dtypes where numpy has no such type.
+
+    Of int4 and uint4, whose elements share bytes, a copy: `write` writes them."""
     name = str(getattr(tensor, "dtype", ""))
+    if name in SUBBYTE and isinstance(tensor, _core.Tensor):
+        return unpack(_bytes_of(tensor), tuple(tensor.shape), name)
     if name in _EXOTIC and isinstance(tensor, _core.Tensor):
         plain = _view_as(tensor, tensor.shape, 1, _EXOTIC[name][1])
         return np.from_dlpack(plain).view(dt.to_numpy(name))

@@ -86,7 +86,7 @@ def array(arr: Any, device: Any = None, mem_scope: str | None = None) -> Any:
     except ValueError as e:
         raise ValueError(f"cannot make an array of {type(arr).__name__} with dtype {name}: {e}") from None
     if source.size:
-        ffi.to_numpy(out)[...] = source
+        ffi.write(out, source)
     return out
 
 

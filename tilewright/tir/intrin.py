@@ -238,9 +238,33 @@ _row(
 _row("undef", 0, "call", "pure", None, "any value")
 
 # Threads of a block and of a warp. The interpreter of device programs (tir/lower/device/interpret.py) knows what they mean.
-_row("tvm_thread_allreduce", None, "handle", "opaque", None, "n, values, condition, results, thread indices to reduce over")
+_row(
+    "tvm_thread_allreduce",
+    None,
+    "handle",
+    "opaque",
+    None,
+    "n, values, condition, results, thread indices to reduce over",
+)
 _row("tvm_warp_activemask", 0, "uint32", "opaque", None, "one bit for each thread of the warp that is here")
 _row("tvm_warp_shuffle", 5, "call", "opaque", None, "(mask, value, lane, width, warp size): the value of that lane")
-_row("tvm_warp_shuffle_up", 5, "call", "opaque", None, "(mask, value, delta, width, warp size): of the lane `delta` below")
-_row("tvm_warp_shuffle_down", 5, "call", "opaque", None, "(mask, value, delta, width, warp size): of the lane `delta` above")
+_row(
+    "tvm_warp_shuffle_up",
+    5,
+    "call",
+    "opaque",
+    None,
+    "(mask, value, delta, width, warp size): of the lane `delta` below",
+)
+_row(
+    "tvm_warp_shuffle_down",
+    5,
+    "call",
+    "opaque",
+    None,
+    "(mask, value, delta, width, warp size): of the lane `delta` above",
+)
 _row("tvm_context_id", 0, "int32", "opaque", None, "which virtual thread this is")
+_row(
+    "atomic_add", 2, "last", "opaque", None, "atomic_add(pointer, x): add x to the element, in one step; its old value"
+)

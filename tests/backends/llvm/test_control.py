@@ -361,3 +361,20 @@ def test_missing_symbol_is_named():
     call = T.Evaluate(call_intrin("int32", "tir.call_extern", "no_such_c_function_xyz"))
     with pytest.raises(CompileError, match="no_such_c_function_xyz"):
         load_kernel(func([], call))
+
+
+def test_atomic_add_from_many_threads():
+    import tilewright as tvm
+    from tilewright.script import tir as S
+
+    @S.prim_func
+    def histogram(A: S.Buffer((4096,), "int32"), H: S.Buffer((4,), "int32"), F: S.Buffer((1,), "float32")):
+        for i in S.parallel(4096):
+            S.evaluate(S.call_intrin("int32", "tir.atomic_add", S.address_of(H[A[i] % 4]), 1))
+            S.evaluate(S.call_intrin("float32", "tir.atomic_add", S.address_of(F[0]), S.float32(0.5)))
+
+    a = np.random.default_rng(0).integers(0, 1000, 4096).astype("int32")
+    h, f = tvm.nd.array(np.zeros(4, "int32")), tvm.nd.array(np.zeros(1, "float32"))
+    tvm.build(histogram, "llvm")["histogram"](tvm.nd.array(a), h, f)
+    np.testing.assert_array_equal(h.numpy(), np.bincount(a % 4, minlength=4))
+    assert f.numpy()[0] == 2048

@@ -234,6 +234,19 @@ def _prefetch(w: StmtWriter, e: E.Call) -> str:
     return ""
 
 
+@intrinsic("atomic_add")
+def _atomic_add(w: StmtWriter, e: E.Call) -> str:
+    pointer, value = e.args
+    base = llvm_type(value.dtype)
+    if dt.lanes(value.dtype) != 1 or base in ("i1", "ptr") or emit_cast.is_small_float(value.dtype):
+        raise unsupported(
+            "TW0604", f"atomic_add of {value.dtype} is not supported", "add one int, float32 or float64 at a time"
+        )
+    at, x = w.expr(pointer), w.expr(value)
+    w.clobber(None)
+    return w.inst(f"atomicrmw {'fadd' if dt.is_float(value.dtype) else 'add'} ptr {at}, {base} {x} monotonic")
+
+
 @intrinsic("assume")
 def _assume(w: StmtWriter, e: E.Call) -> str:
     condition = w.expr(e.args[0])

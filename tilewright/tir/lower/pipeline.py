@@ -10,6 +10,7 @@ from tilewright.tir.ir import PrimFunc
 from tilewright.tir.lower.flatten_buffers import flatten_buffers
 from tilewright.tir.lower.kernel_abi import kernel_params
 from tilewright.tir.lower.lower_blocks import lower_blocks
+from tilewright.tir.lower.pack_subbyte import pack_subbyte
 from tilewright.tir.lower.settle_loops import settle_loops
 from tilewright.tir.lower.vectorize_loops import vectorize_loops
 
@@ -18,6 +19,7 @@ __all__ = ["KERNEL_PIPELINE", "lower_kernel"]
 KERNEL_PIPELINE: Sequence[Callable[[PrimFunc], PrimFunc]] = (
     lower_blocks,  # blocks ▸ loops over multi-dimensional buffers
     flatten_buffers,  # accesses ▸ offsets into one dimension
+    pack_subbyte,  # int4 ▸ halves of bytes
     vectorize_loops,  # VECTORIZED loops ▸ ramps and vector operations
     settle_loops,  # UNROLLED loops expanded; simplified; addresses hoisted; common loads shared
 )
