@@ -22,7 +22,8 @@ from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.expr import ExprLike, IntImm, PrimExpr, Var, convert
 from tilewright.arith.int_set import eval_range
 from tilewright.arith.iter_divide import inverse_affine_iter_map
-from tilewright.arith.iter_map import detect_iter_map
+from tilewright.arith.iter_expr import normalize_iter_map_to_expr
+from tilewright.arith.iter_map import detect_iter_map, iter_map_simplify, normalize_to_iter_sum
 from tilewright.ir.node import DEF, INFO, Node, children, map_children, node
 from tilewright.ir.rewrite import free_vars, substitute
 from tilewright.support.diagnostics import CompileError, Diagnostic
@@ -36,6 +37,7 @@ class NoInverse(CompileError, ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(Diagnostic("TW0480", message))
+        self.reason = message
 
 
 @node
@@ -47,13 +49,18 @@ class IndexMap(Node):
     initial_indices: Annotated[tuple[Var, ...], DEF]
     final_indices: tuple[PrimExpr, ...]
     inverse_index_map: Annotated[Any, INFO] = None
+    separators: tuple[int, ...] = ()
 
     def __init__(
-        self, initial_indices: Sequence[Var], final_indices: Sequence[PrimExpr], inverse_index_map: Any = None
+        self,
+        initial_indices: Sequence[Var],
+        final_indices: Sequence[PrimExpr],
+        inverse_index_map: Any = None,
+        separators: Sequence[int] = (),
     ) -> None:
         this: Any = self
         this.initial_indices, this.final_indices = tuple(initial_indices), tuple(final_indices)
-        this.inverse_index_map, this.span = inverse_index_map, None
+        this.inverse_index_map, this.separators, this.span = inverse_index_map, tuple(separators), None
 
     @staticmethod
     def from_func(
@@ -96,12 +103,18 @@ class IndexMap(Node):
             inverse_index_map = IndexMap.from_func(inverse_index_map, len(final), index_dtype=index_dtype)
         return IndexMap(variables, final, inverse_index_map), separators
 
+    def with_separators(self, separators: Sequence[int]) -> IndexMap:
+        """The same map with separators before these final indices: for schedules and what they print."""
+        return IndexMap(self.initial_indices, self.final_indices, self.inverse_index_map, separators)
+
     def to_python(self) -> str:
         """The map as the text of a lambda."""
         names = _distinct([v.name for v in self.initial_indices])
         table = {v: Var(n, v.dtype) for v, n in zip(self.initial_indices, names)}
-        body = ", ".join(_text(substitute(e, table)) for e in self.final_indices)
-        return f"lambda {', '.join(names)}: ({body}{',' if len(self.final_indices) == 1 else ''})"
+        parts = [_text(substitute(e, table)) for e in self.final_indices]
+        for n in sorted(self.separators, reverse=True):
+            parts.insert(n, "tvm.tir.IndexMap.AXIS_SEPARATOR")
+        return f"lambda {', '.join(names)}: ({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
     def __repr__(self) -> str:
         return f"T.index_map({self.to_python()})"
@@ -231,13 +244,40 @@ def _inverse(m: IndexMap, ranges: Mapping[Var, Range], forward: IndexMap) -> Ind
         raise NoInverse(f"{m.to_python()} has no inverse over {shape}: {found.errors[0]}")
     outputs = [Var(f"axis{i}", e.dtype) for i, e in enumerate(m.final_indices)]
     table = inverse_affine_iter_map(found.indices, outputs)
-    for v, n in zip(outputs, m.map_ranges(list(ranges.values())), strict=True):
-        ana.bind(v, n)
+    known = dict(zip(outputs, m.map_ranges(list(ranges.values())), strict=True))
+    for v, n in known.items():
+        if not (isinstance(n.extent, IntImm) and n.extent.value == 1):
+            ana.bind(v, n)
+    for out, e in zip(outputs, m.final_indices, strict=True):
+        if isinstance(e, Var) and e not in table and e in ranges and _is_zero(ranges[e].min):
+            table[e] = out
     back: list[PrimExpr] = []
     for v, r in ranges.items():
         value = ex.cast(table[v], v.dtype) if v in table else IntImm(v.dtype, 0)
-        back.append(ana.simplify(value + r.min))
+        back.append(_sorted(ana.simplify(value + r.min), known))
     return IndexMap(outputs, back, forward)
+
+
+def _sorted(e: PrimExpr, ranges: Mapping[Var, Range]) -> PrimExpr:
+    """An index in the form of its iterators (`v % 9 // 3`), a sum with its terms by falling scale."""
+    if not isinstance(e, (ex.Add, ex.Sub)):
+        return iter_map_simplify([e], ranges, check_level="nocheck")[0]
+    found = normalize_to_iter_sum(e, ranges)
+    out: PrimExpr = IntImm(e.dtype, 0)
+    for s in found.args:
+        out = ex.add(out, normalize_iter_map_to_expr(s))
+    if isinstance(found.base, IntImm) and found.base.value < 0:
+        return ex.sub(out, IntImm(e.dtype, -found.base.value))
+    return ex.add(out, found.base)
+
+
+def _ascending(e: Any) -> Any:
+    """A condition with its comparisons written by < and <=."""
+    if isinstance(e, ex.GE):
+        return ex.LE(e.b, e.a)
+    if isinstance(e, ex.GT):
+        return ex.LT(e.b, e.a)
+    return map_children(e, _ascending) if isinstance(e, (ex.And, ex.Or, ex.Not)) else e
 
 
 class _Dividend:
@@ -289,8 +329,9 @@ def _padded_inverse(m: IndexMap, ranges: Mapping[Var, Range], forward: IndexMap)
         at = values[d.var]
         back.update(_take_apart(d, at - left, ranges))
         conditions.append(_is_padding(at, d.divisor, left, edge, right))
-    inverse = IndexMap(inner.initial_indices, [bounds.simplify(back[v]) for v in ranges], forward)
-    return substitute(inverse, counts), substitute(bounds.simplify(ex.any_of(*conditions)), counts)
+    known = dict(zip(inner.initial_indices, IndexMap(list(domains), finals).map_ranges(list(domains.values()))))
+    inverse = IndexMap(inner.initial_indices, [_sorted(bounds.simplify(back[v]), known) for v in ranges], forward)
+    return substitute(inverse, counts), substitute(_ascending(bounds.simplify(ex.any_of(*conditions))), counts)
 
 
 def _pads(d: _Dividend, ana: Analyzer) -> tuple[PrimExpr, PrimExpr, PrimExpr, PrimExpr]:
