@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
 
+from tilewright.ir.config import check_config, list_configs
 from tilewright.ir.forms import FORMS, verify_form
 from tilewright.ir.module import IRModule
 from tilewright.support.diagnostics import CompileError
@@ -115,7 +116,8 @@ class DumpIR(PassInstrument):
 
 
 class PassContext:
-    """Options of a compilation: `config`, instruments, passes required or disabled by name. Used as a `with`."""
+    """Options of a compilation: `config` (checked against `ir/config.py`), instruments, passes required or disabled by name. Used as
+    a `with`. Raises ConfigError (TW0535) for an option that does not exist."""
 
     _stack: ClassVar[list[PassContext]] = []
 
@@ -133,6 +135,7 @@ class PassContext:
         self.disabled_pass = list(disabled_pass or ())
         self.instruments = list(instruments or ())
         self.config = dict(config or {})
+        check_config(self.config)
         self.target = target
 
     @property
@@ -150,6 +153,11 @@ class PassContext:
         PassContext._stack.pop()
         for instrument in self.instruments:
             instrument.exit_pass_ctx()
+
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, str]]:
+        """The options that `config` takes, with their types."""
+        return list_configs()
 
     @staticmethod
     def current() -> PassContext:

@@ -16,4 +16,5 @@ from tilewright.tir.analysis.regions import (
     get_block_read_write_region,
     relax_range,
 )  # fmt: skip
+from tilewright.tir.analysis.ssa import verify_ssa
 from tilewright.tir.verify import verify_well_formed

@@ -17,6 +17,7 @@ from typing import Any
 from tilewright.arith import expr as ex
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.expr import IntImm, PrimExpr, Var
+from tilewright.arith.linear import expr_key
 from tilewright.ir.node import children, map_children, replace
 from tilewright.ir.passes import pass_
 from tilewright.tir import ir as t
@@ -63,11 +64,17 @@ class _Simplify:
     def __init__(self, ana: Analyzer) -> None:
         self.ana = ana
         self.s = ana._s
+        self.known: dict[Any, bool] = {}
+        """Conditions that hold or do not hold here, by their keys."""
 
     # ---- expressions ----
 
     def expr(self, e: Any) -> Any:
         """A value: index arithmetic goes to the analyzer, the rest is searched for it."""
+        if self.known and e.dtype == "bool":
+            truth = self.known.get(expr_key(e))
+            if truth is not None:
+                return IntImm("bool", int(truth))
         if isinstance(e, (Var, IntImm, ex.FloatImm, ex.StringImm)):
             return self.s.values.get(e, e) if isinstance(e, Var) else e
         if _is_index(e):
@@ -130,6 +137,22 @@ class _Simplify:
             return self.stmt(n)
         return self.expr(n) if isinstance(n, PrimExpr) else n
 
+    def where(self, c: PrimExpr, truth: bool, work: Callable[[], Any]) -> Any:
+        """What `work` gives where the condition is known to hold, or not to."""
+        saved = dict(self.known)
+        todo = [(c, truth)]
+        while todo:
+            e, holds = todo.pop()
+            self.known[expr_key(e)] = holds
+            if isinstance(e, ex.Not):
+                todo.append((e.a, not holds))
+            elif isinstance(e, ex.And if holds else ex.Or):
+                todo += [(e.a, holds), (e.b, holds)]
+        try:
+            return work()
+        finally:
+            self.known = saved
+
     def within(self, ranges: list[tuple[Var, t.Range]], work: Callable[[], Any]) -> Any:
         """What `work` gives while variables have these ranges."""
         saved = self.s.enter(_TRUE)
@@ -175,8 +198,12 @@ class _Simplify:
         if isinstance(c, IntImm):
             return self.stmt(s.then_case) if c.value else _NOTHING if other is None else self.stmt(other)
         if _is_index(c):
-            yes = self.s.under(c, lambda: self.stmt(s.then_case))
-            no = None if other is None else self.s.under(ex.Not(c), lambda: self.stmt(other))
+            yes = self.where(c, True, lambda: self.s.under(c, lambda: self.stmt(s.then_case)))
+            no = (
+                None
+                if other is None
+                else self.where(c, False, lambda: self.s.under(ex.Not(c), lambda: self.stmt(other)))
+            )
         else:
             yes, no = self.stmt(s.then_case), None if other is None else self.stmt(other)
         no = None if no is _NOTHING else no
