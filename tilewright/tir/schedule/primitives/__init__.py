@@ -4,6 +4,7 @@ from tilewright.tir.schedule.primitives import (
     annotate,
     blocks,
     caching,
+    compute_at,
     layout,
     layout_blocks,
     loops,
@@ -13,4 +14,16 @@ from tilewright.tir.schedule.primitives import (
     storage,
 )
 
-__all__ = ["annotate", "blocks", "caching", "layout", "layout_blocks", "loops", "reduce", "rfactor", "sampling", "storage"]
+__all__ = [
+    "annotate",
+    "blocks",
+    "caching",
+    "compute_at",
+    "layout",
+    "layout_blocks",
+    "loops",
+    "reduce",
+    "rfactor",
+    "sampling",
+    "storage",
+]

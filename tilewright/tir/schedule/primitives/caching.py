@@ -465,7 +465,7 @@ def _covered(
     body = realize.block.body
     while isinstance(body, (LetStmt, AttrStmt)):
         body = body.body
-    whole = not isinstance(body, BufferStore) or _no_gaps(realize, made, loops)
+    whole = not isinstance(body, BufferStore) or no_gaps(realize, made, loops)
     conditional = not isinstance(body, BufferStore) and any(
         type(x).__name__ == "IfThenElse"
         and any(isinstance(y, BufferStore) and y.buffer is made.buffer for y in walk(x))
@@ -482,7 +482,7 @@ def _covered(
     del region
 
 
-def _no_gaps(realize: BlockRealize, made: BufferRegion, loops: Sequence[For]) -> bool:
+def no_gaps(realize: BlockRealize, made: BufferRegion, loops: Sequence[For]) -> bool:
     """Does the block write every element of the box that its region covers?"""
     values: dict[Any, Any] = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
     point = [substitute(r.min, values) for r in made.region]
@@ -493,7 +493,4 @@ def _no_gaps(realize: BlockRealize, made: BufferRegion, loops: Sequence[For]) ->
     found = detect_iter_map(point, domains, realize.predicate)
     if not found.indices:
         return False
-    return all(
-        not x.args or (len(x.args) == 1 and value_of(x.args[0].scale) == 1) or x.is_dense(r.extent)
-        for x, r in zip(found.indices, made.region, strict=True)
-    )
+    return all(not x.args or (len(x.args) == 1 and value_of(x.args[0].scale) == 1) for x in found.indices)

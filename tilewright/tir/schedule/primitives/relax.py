@@ -58,14 +58,14 @@ def relax(
         if first is None or ends is None:
             out.append(None)
             continue
-        low, high = ex.cast(first[0], n.dtype), ex.cast(ends[1], n.dtype)
+        low, high = first[0], ends[1]
         for p in limits:
             low, high = _limited(p, r.min, last, low, high, domains, ana)
         a, b, size = value_of(low), value_of(high), value_of(n)
         if a is not None and a < 0:
-            low = IntImm(n.dtype, 0)
+            low = IntImm(low.dtype, 0)
         if b is not None and size is not None and b >= size:
-            high = IntImm(n.dtype, size - 1)
+            high = IntImm(high.dtype, size - 1)
         out.append((low, high))
     return out
 
@@ -114,5 +114,6 @@ def ranges_of(ends: Sequence[Ends], shape: Sequence[PrimExpr], ana: Analyzer) ->
         if e is None:
             out.append(Range(IntImm(n.dtype, 0), n))
         else:
-            out.append(Range(ana.simplify(e[0]), ana.simplify(e[1] - e[0] + 1)))
+            low, high = (ex.cast(x, n.dtype) if isinstance(x, IntImm) else x for x in e)
+            out.append(Range(ana.simplify(low), ana.simplify(high - low + 1)))
     return out
