@@ -267,11 +267,13 @@ def mul(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def neg(a: ExprLike) -> PrimExpr:
-    """-a"""
+    """-a, as `a * -1`"""
     a = convert(a)
     if isinstance(a, FloatImm):
         return FloatImm(a.dtype, -a.value)
-    return sub(const(0, a.dtype), a) if not dt.is_float(a.dtype) else mul(const(-1.0, a.dtype), a)
+    if dt.is_uint(a.dtype):
+        return sub(const(0, a.dtype), a)
+    return mul(a, const(-1, a.dtype))
 
 
 def _check_divisor(b: PrimExpr) -> None:

@@ -185,6 +185,8 @@ class Evaluator:
 
     def _attribute(self, n: ast.Attribute) -> Any:
         base = self.eval(n.value)
+        if n.attr == "elem_offset" and type(base) is Buffer and base.elem_offset is None:
+            return E.const(0, base.shape[0].dtype if base.shape else "int32")
         try:
             return getattr(base, n.attr)
         except AttributeError:

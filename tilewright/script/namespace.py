@@ -80,21 +80,35 @@ def make_buffer(
     align: int = 64,
     offset_factor: int = 0,
     axis_separators: Any = (),
+    *,
+    is_view: bool = False,
 ) -> tir.Buffer:
-    """A buffer without a name yet (the parser gives it that of its variable)."""
+    """A buffer without a name yet (the parser gives it that of its variable).
+
+    A buffer begins at offset 0 unless it says otherwise; of a view, 0 said so is a claim that passes check.
+    """
     dims = shape if isinstance(shape, (tuple, list)) else (shape,)
     pointer = data if data is not None else E.pointer_var("", str(dtype), scope or "global")
+    shape = tuple(_dim(d) for d in dims)  # pyright: ignore[reportUnknownArgumentType]
+    if elem_offset is None and offset_factor:  # it begins anywhere
+        elem_offset = E.Var("elem_offset", shape[0].dtype if shape else "int32")
+    start = None if elem_offset is None else E.convert(elem_offset)
     return tir.Buffer(
         pointer,
         str(dtype),
-        tuple(_dim(d) for d in dims),  # pyright: ignore[reportUnknownArgumentType]
-        tuple(_dim(s) for s in (strides or ())),
-        None if elem_offset is None else E.convert(elem_offset),
+        shape,
+        tuple(_stride(s) for s in (strides or ())),
+        None if isinstance(start, E.IntImm) and start.value == 0 and not is_view else start,
         "",
         64 if align <= 0 else align,
-        offset_factor,
-        tuple(axis_separators or ()),
+        0 if offset_factor == 1 else offset_factor,
+        tuple(int(a) for a in axis_separators or ()),
     )
+
+
+def _stride(s: Any) -> E.PrimExpr:
+    """A stride; a string is a new variable of that name."""
+    return E.Var(s, "int32") if isinstance(s, str) else _dim(s)
 
 
 def _dim(d: Any) -> E.PrimExpr:

@@ -140,7 +140,8 @@ def is_usual_pointer(v: Any, dtype: str) -> bool:
 
 def buffer_args(p: Printer, b: Any, *, always_dtype: bool = False, data: bool = True) -> list[Item]:
     """The arguments that describe a buffer: shape, dtype and what differs from a compact one."""
-    for v in names_in((*b.shape, *b.strides, b.elem_offset), E.Var):
+    anywhere = starts_anywhere(p, b)
+    for v in names_in((*b.shape, *b.strides, None if anywhere else b.elem_offset), E.Var):
         declare_var(p, v)
     out: list[Item] = [*p.tuple_of(b.shape)]
     if always_dtype or b.dtype != "float32":
@@ -150,22 +151,35 @@ def buffer_args(p: Printer, b: Any, *, always_dtype: bool = False, data: bool = 
         out.append(f", data={data_text}")
     if b.strides:
         out += [", strides=", *p.tuple_of(b.strides)]
-    if b.elem_offset is not None:
+    if b.elem_offset is not None and not anywhere:
         out += [", elem_offset=", (b.elem_offset, 0)]
+    elif b.elem_offset is None and b.offset_factor:
+        out.append(", elem_offset=0")
     if data_text is None and b.scope() != "global":
         out.append(f", scope={_quote(b.scope())}")
     if b.data_alignment != 64:
         out.append(f", align={b.data_alignment}")
-    if b.offset_factor:
-        out.append(f", offset_factor={b.offset_factor}")
+    if b.offset_factor or anywhere:
+        out.append(f", offset_factor={b.offset_factor or 1}")
     if b.axis_separators:
         out.append(f", axis_separators={list(b.axis_separators)}")
     return out
 
 
+def starts_anywhere(p: Printer, b: Any) -> bool:
+    """Is the offset a variable that this buffer defines? It is `A.elem_offset` then."""
+    v = b.elem_offset
+    if type(v) is not E.Var or v in p.names.of or v.dtype != (b.shape[0].dtype if b.shape else "int32"):
+        return False
+    return v not in set(names_in((*b.shape, *b.strides), E.Var))
+
+
 def define_buffer(p: Printer, b: Any) -> str:
     """Give the buffer (and its data pointer, unless known) a name in the current scope."""
+    anywhere = starts_anywhere(p, b)
     name = p.names.define(b, b.name)
+    if anywhere:
+        p.names.alias(b.elem_offset, f"{name}.elem_offset")
     if b.data not in p.names.of:
         p.names.alias(b.data, f"{name}.data")
     return name

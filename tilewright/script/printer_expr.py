@@ -206,20 +206,24 @@ def print_call(p: Printer, e: Any, prec: int) -> list[Item]:
         return [f'{p.T}.Call("{e.dtype}", ', (e.op, 0), ", [", *args, "])"]
     full = e.op.name
     name = full[4:] if full.startswith("tir.") else ""
-    if name in DTYPE_FIRST:
+    if name == "tvm_struct_get" and _keeps(name, e, last=e.dtype):
+        return [f"{p.T}.{name}(", *args, f', "{e.dtype}")']
+    if name in DTYPE_FIRST and _keeps(name, e, e.dtype):
         return [f'{p.T}.{name}("{e.dtype}"', *([", "] if args else []), *args, ")"]
-    if name and _keeps(name, e):
+    if name and name not in DTYPE_FIRST and _keeps(name, e):
         return [f"{p.T}.{name}(", *args, ")"]
     return [f'{p.T}.call_intrin("{e.dtype}", "{full}"', *([", "] if args else []), *args, ")"]
 
 
-def _keeps(name: str, e: Any) -> bool:
+def _keeps(name: str, e: Any, *dtype: str, last: str | None = None) -> bool:
     """Would `T.<name>` of these arguments give this very call (and neither fold nor convert)?"""
     build = BUILDERS.get(name)
     if build is None:
         return False
     try:
-        r = build(*(a.value if type(a) is E.StringImm else a for a in e.args))
+        r = build(
+            *dtype, *(a.value if type(a) is E.StringImm else a for a in e.args), *([] if last is None else [last])
+        )
     except (TypeError, ValueError, OverflowError, AttributeError, IndexError):
         return False
     if type(r) is not E.Call or r.op is not e.op or r.dtype != e.dtype or len(r.args) != len(e.args):

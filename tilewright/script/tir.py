@@ -32,11 +32,12 @@ from tilewright.script.commands import (
     regions,
 )
 from tilewright.script.evaluate import as_operand
-from tilewright.script.intrinsics import DTYPE_FIRST
+from tilewright.script.intrinsics import find as find_intrinsic
 from tilewright.script.loops import axis, grid, parallel, serial, thread_binding, unroll, vectorized
 from tilewright.script.namespace import Buffer, BufferFactory, DtypeFactory, HandleFactory, make_buffer
 from tilewright.tir import build, intrin
 from tilewright.tir import ir as _tir
+from tilewright.tir.build_calls import CALLS, call_dtype
 
 __all__ = [
     "Assert", "AssertStmt", "Buffer", "BufferRegion", "Call", "Cast", "CommReducer", "FloatImm", "IntImm", "Let", "LetStmt",
@@ -63,12 +64,10 @@ def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return _NAMES[name]
     found: Any = None
-    if name in DTYPE_FIRST:
-        found = _dtype_first(name)
-    elif name in _BARE:
+    if name in _BARE:
         found = _bare(_BARE[name])
-    elif name in build.__all__:
-        found = getattr(build, name)
+    elif (built := find_intrinsic(name)) is not None:
+        found = built
     elif f"tir.{name}" in intrin.INTRINSICS:
         found = _by_table(name)
     elif not name.startswith("_") and _is_dtype(name):
@@ -84,6 +83,7 @@ def __dir__() -> list[str]:
         {
             *__all__,
             *build.__all__,
+            *CALLS,
             *_BARE,
             "int32",
             "int64",
@@ -131,19 +131,9 @@ def _argument(a: Any) -> Any:
     return a.var if isinstance(a, _tir.IterVar) else a
 
 
-def _dtype_first(name: str) -> Callable[..., Any]:
-    if name == "undef":
-        return lambda dtype="float32": E.call_intrin(dtype, "tir.undef")
-
-    def call(dtype: str, *args: Any) -> Any:
-        return E.call_intrin(str(dtype), f"tir.{name}", *map(_argument, args))
-
-    call.__name__ = call.__qualname__ = name
-    return call
-
-
 def _by_table(name: str) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
+    def call(*args: Any, dtype: str = "") -> Any:
+        del dtype  # the table says it
         values = [a if isinstance(a, Node) else E.convert(a) for a in map(_argument, args)]
         return E.Call(intrin.result_dtype(f"tir.{name}", values) or "int32", Op(f"tir.{name}"), tuple(values))
 
@@ -151,9 +141,12 @@ def _by_table(name: str) -> Callable[..., Any]:
     return call
 
 
-def call_intrin(dtype: str, name: Any, *args: Any) -> Any:
-    """A call of an intrinsic by its full name."""
-    return E.call_intrin(str(dtype), name.name if hasattr(name, "name") else name, *map(_argument, args))
+def call_intrin(*args: Any, dtype: Any = None) -> Any:
+    """`T.call_intrin(dtype, name, *args)`: a call of an intrinsic by its full name."""
+    if dtype is None:
+        dtype, *args = args  # pyright: ignore[reportAssignmentType]
+    name, *rest = args
+    return E.call_intrin(call_dtype(dtype), name.name if hasattr(name, "name") else name, *map(_argument, rest))
 
 
 def Call(dtype: str, op: Any, args: Sequence[Any]) -> Any:
@@ -191,6 +184,16 @@ def Ramp(base: Any, stride: Any, lanes: int) -> Any:
     """The vector base, base + stride, ..."""
     base = E.convert(base)
     return E.Ramp(base, stride if isinstance(stride, E.PrimExpr) else E.const(stride, base.dtype), int(lanes))
+
+
+def broadcast(value: Any, lanes: int) -> Any:
+    """`value` in every lane"""
+    return Broadcast(value, lanes)
+
+
+def ramp(base: Any, stride: Any, lanes: int) -> Any:
+    """The vector base, base + stride, ..."""
+    return Ramp(base, stride, lanes)
 
 
 def Broadcast(value: Any, lanes: int) -> Any:
@@ -341,7 +344,10 @@ def match_buffer(
             dtype = region.buffer.dtype
         else:
             raise ValueError("match_buffer of a parameter needs a shape")
-    made = make_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators)
+    view = isinstance(param, (_tir.BufferRegion, _tir.BufferLoad))
+    made = make_buffer(
+        shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators, is_view=view
+    )
     return MatchBuffer(param, made)
 
 

@@ -50,6 +50,7 @@ from tilewright.arith.expr import (
 from tilewright.tir import intrin, stmt_functor
 from tilewright.tir.build import *
 from tilewright.tir.build import abs, all, any, max, min, pow, round, sum
+from tilewright.tir.build_calls import CALLS, call_tir, trace
 from tilewright.tir.ir import (
     Allocate,
     AllocateConst,
@@ -113,6 +114,8 @@ _NAMES = {
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"tilewright.tir.{name}")
+    if name in CALLS:
+        return CALLS[name]
     if name in _NAMES:
         return getattr(import_module(f"tilewright.tir.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'tilewright.tir' has no attribute {name!r}")

@@ -35,14 +35,15 @@ from tilewright.arith.expr import (
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
 from tilewright.tir import intrin
+from tilewright.tir.build_calls import without_signature_count
 from tilewright.tir.ir import Buffer, BufferLoad, CommReducer, IterVar, Reduce
 
 __all__ = [
     "abs", "acos", "acosh", "address_of", "all", "any", "asin", "asinh", "assume", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin",
-    "call_packed", "call_pure_extern", "ceil", "ceildiv", "clz", "comm_reducer", "copysign", "cos", "cosh", "div", "erf",
+    "call_cpacked", "call_packed", "call_pure_extern", "ceil", "ceildiv", "clz", "comm_reducer", "copysign", "cos", "cosh", "div", "erf",
     "exp", "exp10", "exp2", "expm1", "fabs", "floor", "floordiv", "floormod", "fma", "fmod", "hypot", "if_then_else",
-    "indexdiv", "indexmod", "infinity", "isfinite", "isinf", "isnan", "isnullptr", "ldexp", "likely", "log", "log10",
+    "indexdiv", "indexmod", "infinity", "isfinite", "isinf", "isnan", "isnullptr", "ldexp", "likely", "llvm_lookup_intrinsic_id", "log", "log10",
     "log1p", "log2", "max", "max_value", "min", "min_value", "multiply", "nan", "nearbyint", "nextafter", "popcount", "pow",
     "power", "prefetch", "prod", "reduce_lanes", "reinterpret", "ret", "round", "rsqrt", "select", "shift_left",
     "shift_right", "sigmoid", "sin", "sinh", "slice_lanes", "sqrt", "sum", "tan", "tanh", "trunc", "truncdiv", "truncmod",
@@ -202,7 +203,7 @@ def nan(dtype: str) -> PrimExpr:
     return const(float("nan"), dtype)
 
 
-def undef(dtype: str = "float32") -> PrimExpr:
+def undef(dtype: str = "int32") -> PrimExpr:
     """Any value of the dtype."""
     return call_intrin(dtype, "tir.undef")
 
@@ -339,22 +340,22 @@ def prefetch(buffer_load: BufferLoad) -> PrimExpr:
 
 def call_extern(dtype: str, func_name: str, *args: Any) -> PrimExpr:
     """Call a C function by its symbol."""
-    return call_intrin(dtype, "tir.call_extern", StringImm(func_name), *args)
+    return call_intrin(dtype, "tir.call_extern", func_name, *args)
 
 
 def call_pure_extern(dtype: str, func_name: str, *args: Any) -> PrimExpr:
     """Call a C function without effects by its symbol."""
-    return call_intrin(dtype, "tir.call_pure_extern", StringImm(func_name), *args)
+    return call_intrin(dtype, "tir.call_pure_extern", func_name, *args)
 
 
 def call_llvm_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
     """Call an LLVM intrinsic by its name, such as `llvm.x86.sse2.pause`."""
-    return call_intrin(dtype, "tir.call_llvm_intrin", StringImm(name), *args)
+    return call_intrin(dtype, "tir.call_llvm_intrin", name, *without_signature_count(args))
 
 
 def call_llvm_pure_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
     """Call an LLVM intrinsic without effects."""
-    return call_intrin(dtype, "tir.call_llvm_pure_intrin", StringImm(name), *args)
+    return call_intrin(dtype, "tir.call_llvm_pure_intrin", name, *without_signature_count(args))
 
 
 def tvm_call_packed(name: str, *args: Any) -> PrimExpr:
@@ -363,6 +364,18 @@ def tvm_call_packed(name: str, *args: Any) -> PrimExpr:
 
 
 call_packed = tvm_call_packed
+
+
+def call_cpacked(name: str, *args: Any) -> PrimExpr:
+    """Call a function with the packed calling convention by its symbol."""
+    return call_intrin("int32", "tir.tvm_call_cpacked", name, *args)
+
+
+def llvm_lookup_intrinsic_id(name: str) -> str:
+    """What names an LLVM intrinsic in a call: its name. Raises ValueError on a name that is none."""
+    if not name.startswith("llvm."):
+        raise ValueError(f"{name!r} is no LLVM intrinsic: their names begin with 'llvm.'")
+    return name
 
 
 def ret(value: ExprLike) -> PrimExpr:

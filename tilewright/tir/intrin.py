@@ -31,6 +31,7 @@ import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
+from tilewright.tir.intrin_calls import SIGNATURES
 
 __all__ = ["INTRINSICS", "Intrinsic", "effect_of", "get", "is_pure", "result_dtype"]
 
@@ -207,15 +208,11 @@ _row("vectorhigh", 1, "call", "pure", lambda x: x[len(x) // 2 :], "the second ha
 _row("vectorcombine", 2, "call", "pure", lambda a, b: np.concatenate([a, b]), "the lanes of a, then those of b")
 
 _row("address_of", 1, "handle", "pure", None, "a pointer to the element that a BufferLoad names")
-_row(
-    "tvm_access_ptr", 5, "handle", "pure", None, "access_ptr(type, data, offset, extent, mode): data + offset elements"
-)
 _row("call_extern", None, "call", "opaque", None, "call_extern(symbol, args...): a C function")
 _row("call_pure_extern", None, "call", "pure", None, "a C function without effects")
 _row("call_llvm_intrin", None, "call", "opaque", None, "call_llvm_intrin(name, args...): an LLVM intrinsic")
 _row("call_llvm_pure_intrin", None, "call", "pure", None, "an LLVM intrinsic without effects")
 _row("tvm_call_packed", None, "call", "opaque", None, "call_packed(name, args...): a function of the global registry")
-_row("tvm_call_cpacked", None, "call", "opaque", None, "a function with the packed calling convention, by symbol")
 _row("ret", 1, "call", "opaque", None, "return the value from the function")
 _row(
     "tw_raise",
@@ -238,33 +235,11 @@ _row(
 _row("undef", 0, "call", "pure", None, "any value")
 
 # Threads of a block and of a warp. The interpreter of device programs (tir/lower/device/interpret.py) knows what they mean.
-_row(
-    "tvm_thread_allreduce",
-    None,
-    "handle",
-    "opaque",
-    None,
-    "n, values, condition, results, thread indices to reduce over",
-)
-_row("tvm_warp_activemask", 0, "uint32", "opaque", None, "one bit for each thread of the warp that is here")
-_row("tvm_warp_shuffle", 5, "call", "opaque", None, "(mask, value, lane, width, warp size): the value of that lane")
-_row(
-    "tvm_warp_shuffle_up",
-    5,
-    "call",
-    "opaque",
-    None,
-    "(mask, value, delta, width, warp size): of the lane `delta` below",
-)
-_row(
-    "tvm_warp_shuffle_down",
-    5,
-    "call",
-    "opaque",
-    None,
-    "(mask, value, delta, width, warp size): of the lane `delta` above",
-)
 _row("tvm_context_id", 0, "int32", "opaque", None, "which virtual thread this is")
 _row(
     "atomic_add", 2, "last", "opaque", None, "atomic_add(pointer, x): add x to the element, in one step; its old value"
 )
+
+for _signature in SIGNATURES.values():
+    _rule = "call" if _signature.result == "dtype" or _signature.result.startswith("=") else _signature.result
+    _row(_signature.name, _signature.arity, _rule, _signature.effect, None, _signature.doc)

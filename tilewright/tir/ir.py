@@ -182,6 +182,31 @@ class Buffer(Node):
         """The number of dimensions."""
         return len(self.shape)
 
+    def access_ptr(
+        self,
+        access_mask: int | str,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: ExprLike = 0,
+        extent: ExprLike | None = None,
+    ) -> PrimExpr:
+        """A pointer into the buffer for reading (1, "r"), writing (2, "w") or both, as a call of `tvm_access_ptr`."""
+        from tilewright.tir.buffer_views import access_ptr
+
+        return access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
+
+    def offset_of(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
+        """How many elements behind `data` the element at `indices` lies."""
+        from tilewright.tir.buffer_views import offset_of
+
+        return offset_of(self, indices)
+
+    def get_flattened_buffer(self) -> Buffer:
+        """The same memory as a buffer of one dimension (one more for each axis separator)."""
+        from tilewright.tir.buffer_views import flattened
+
+        return flattened(self)
+
     def __getitem__(self, indices: Any) -> Any:
         """`A[i, j]` is the element as an expression; with a slice in it, the region (BufferRegion)."""
         items: tuple[Any, ...] = indices if isinstance(indices, tuple) else (indices,)
@@ -503,9 +528,15 @@ def decl_buffer(
     buffer_type: str = "",
     axis_separators: Sequence[int] = (),
 ) -> Buffer:
-    """A new buffer; without `data`, a new pointer variable of the same name."""
+    """A new buffer; without `data`, a new pointer variable of the same name. `offset_factor` without `elem_offset` means
+    that it begins anywhere: the offset is a new variable."""
     del buffer_type
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+    if elem_offset is None and offset_factor:
+        kind = convert(dims[0]).dtype if dims else "int32"  # pyright: ignore[reportUnknownArgumentType]
+        elem_offset = Var(f"{name}_elem_offset", kind)
+    elif isinstance(elem_offset, (int, IntImm)) and int(elem_offset) == 0:
+        elem_offset = None
     return Buffer(
         data if data is not None else pointer_var(name, dtype, scope or "global"),
         dtype,
@@ -513,8 +544,8 @@ def decl_buffer(
         tuple(convert(s) for s in strides),
         None if elem_offset is None else convert(elem_offset),
         name,
-        data_alignment,
-        offset_factor,
+        data_alignment if data_alignment > 0 else 64,
+        offset_factor if offset_factor != 1 else 0,
         tuple(axis_separators),
     )
 
