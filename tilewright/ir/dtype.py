@@ -1,6 +1,7 @@
 """Data types are interned strings in the field's spelling: `float32`, `int8x4`, `bool`, `bfloat16`, `handle`, `void`.
 
-`<code><bits>[x<lanes>]`; `bool` is a 1-bit unsigned integer that is stored in a byte. Functions here are cached, so asking
+`<code><bits>[x<lanes>]`, or `x vscalex<lanes>` without the blank for vectors whose length the machine decides: a multiple of
+that many lanes, counted here as -lanes; `bool` is a 1-bit unsigned integer that is stored in a byte. Functions here are cached, so asking
 costs a dictionary look-up.
 """
 
@@ -32,7 +33,8 @@ __all__ = [
 ]
 
 _PATTERN = re.compile(
-    r"(bool|handle|void|bfloat|float8_[a-wyz0-9]+|float4_[a-wyz0-9]+|float|int|uint)(\d*)(?:x(\d+))?$", re.ASCII
+    r"(bool|handle|void|bfloat|float8_[a-wyz0-9]+|float4_[a-wyz0-9]+|float|int|uint)(\d*)(?:x(vscalex)?(\d+))?$",
+    re.ASCII,
 )
 
 
@@ -50,7 +52,7 @@ def parse(dtype: str) -> Parts:
     match = _PATTERN.match(dtype)
     if match is None:
         raise ValueError(f"{dtype!r} is not a dtype; examples: float32, int64, bool, bfloat16, float32x8")
-    name, width, count = match.groups()
+    name, width, scalable, count = match.groups()
     if name == "bool":
         size = 1
     elif name.startswith("float8"):
@@ -63,12 +65,12 @@ def parse(dtype: str) -> Parts:
         size = 0
     else:
         size = int(width) if width else 32
-    return Parts(name, size, int(count) if count else 1)
+    return Parts(name, size, (-int(count) if scalable else int(count)) if count else 1)
 
 
 @cache
 def lanes(dtype: str) -> int:
-    """How many elements a value of this dtype holds."""
+    """How many elements a value of this dtype holds; -n for a scalable vector: n for each `vscale` of the machine."""
     return parse(dtype).lanes
 
 
@@ -87,14 +89,14 @@ def code(dtype: str) -> str:
 @cache
 def element(dtype: str) -> str:
     """The dtype of one lane."""
-    return dtype.partition("x")[0] if lanes(dtype) > 1 else dtype
+    return dtype.partition("x")[0] if lanes(dtype) != 1 else dtype
 
 
 @cache
 def with_lanes(dtype: str, n: int) -> str:
     """The same element type with `n` lanes."""
     base = element(dtype)
-    return base if n == 1 else f"{base}x{n}"
+    return base if n == 1 else f"{base}x{n}" if n > 0 else f"{base}xvscalex{-n}"
 
 
 @cache

@@ -179,15 +179,19 @@ def print_let(p: Printer, e: Any, prec: int) -> list[Item]:
     return [rest, value, "})"]
 
 
+def _lanes(p: Any, lanes: int) -> str:
+    return str(lanes) if lanes > 0 else f"{p.T}.vscale() * {-lanes}"
+
+
 @handler(E.Ramp)
 def print_ramp(p: Printer, e: Any, prec: int) -> list[Item]:
     stride = [(e.stride, 0)] if e.stride.dtype == e.base.dtype else explicit(p, e.stride)
-    return [f"{p.T}.Ramp(", (e.base, 0), ", ", *stride, f", {e.lanes})"]
+    return [f"{p.T}.Ramp(", (e.base, 0), ", ", *stride, f", {_lanes(p, e.lanes)})"]
 
 
 @handler(E.Broadcast)
 def print_broadcast(p: Printer, e: Any, prec: int) -> list[Item]:
-    return [f"{p.T}.Broadcast(", (e.value, 0), f", {e.lanes})"]
+    return [f"{p.T}.Broadcast(", (e.value, 0), f", {_lanes(p, e.lanes)})"]
 
 
 @handler(E.Shuffle)

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewright.arith import expr as E
 from tilewright.arith.build import match_dtypes
+from tilewright.arith.scalable import lane_count
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import Node
 from tilewright.ir.op import Op, PointerType, PrimType, Type
@@ -180,25 +181,25 @@ def Let(body: Any, where: dict[E.Var, Any]) -> Any:
     return out
 
 
-def Ramp(base: Any, stride: Any, lanes: int) -> Any:
+def Ramp(base: Any, stride: Any, lanes: Any) -> Any:
     """The vector base, base + stride, ..."""
     base = E.convert(base)
-    return E.Ramp(base, stride if isinstance(stride, E.PrimExpr) else E.const(stride, base.dtype), int(lanes))
+    return E.Ramp(base, stride if isinstance(stride, E.PrimExpr) else E.const(stride, base.dtype), lane_count(lanes))
 
 
-def broadcast(value: Any, lanes: int) -> Any:
+def broadcast(value: Any, lanes: Any) -> Any:
     """`value` in every lane"""
     return Broadcast(value, lanes)
 
 
-def ramp(base: Any, stride: Any, lanes: int) -> Any:
+def ramp(base: Any, stride: Any, lanes: Any) -> Any:
     """The vector base, base + stride, ..."""
     return Ramp(base, stride, lanes)
 
 
-def Broadcast(value: Any, lanes: int) -> Any:
+def Broadcast(value: Any, lanes: Any) -> Any:
     """`value` in every lane"""
-    return E.Broadcast(E.convert(as_operand(value)), int(lanes))
+    return E.Broadcast(E.convert(as_operand(value)), lane_count(lanes))
 
 
 def Shuffle(vectors: Sequence[Any], indices: Sequence[Any]) -> Any:

@@ -8,6 +8,8 @@ import tilewright as tvm
 from tests.backends.llvm.elsewhere import ARCHES, missing, run_elsewhere
 from tilewright.backends.llvm.schedules import schedule_kernel
 from tilewright.backends.llvm.testing import run_kernel
+from tilewright.ir import dtype as dt
+from tilewright.ir.node import walk
 from tilewright.script import tir as T
 from tilewright.tir.lower import lower_kernel
 
@@ -196,3 +198,39 @@ def test_shared_library_for_another_processor(tmp_path):
     assert (tmp_path / "kernel.so").read_bytes()[:4] == b"\x7fELF"
     with pytest.raises(tvm.TVMError, match="TW0704"):
         tvm.runtime.load_module(tmp_path / "kernel.so")
+
+
+VSCALE = tvm.tir.Call("int32", tvm.ir.Op.get("tir.vscale"), ())
+
+
+def scalable(n, k):
+    """A fused chain over vectors whose length the machine decides, with a tail under a mask."""
+
+    @T.prim_func
+    def main(A: T.Buffer((n,), "float32"), B: T.Buffer((n,), "float32"), C: T.Buffer((n,), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for i in range((n + k * VSCALE - 1) // (k * VSCALE)):
+            for j in T.vectorized(k * VSCALE):
+                if i * (k * VSCALE) + j < n:
+                    C[i * (k * VSCALE) + j] = T.exp(A[i * (k * VSCALE) + j]) * B[
+                        n - 1 - (i * (k * VSCALE) + j)
+                    ] + T.Cast("float32", j - j)
+
+    return main
+
+
+@pytest.mark.parametrize("arch", ["sve", "rvv"])
+@pytest.mark.parametrize("n, k", [(256, 4), (203, 4), (77, 2), (5, 8)])
+def test_vectors_whose_length_the_machine_decides(arch, n, k):
+    if reason := missing(arch):
+        pytest.skip(reason)
+    flat = lower_kernel(scalable(n, k)).with_attr("global_symbol", "kernel")
+    assert any(dt.lanes(n.dtype) < 0 for n in walk(flat.body) if isinstance(n, tvm.tir.PrimExpr))
+    a, b = floats(n), floats(n)
+    got = run_elsewhere(flat, arch, a, b, np.zeros_like(a))[2]
+    np.testing.assert_allclose(got, np.exp(a) * b[::-1], rtol=1e-5)
+
+
+def test_no_such_vectors_here():
+    with pytest.raises(tvm.TVMError, match=r"TW0602.*vscale"):
+        tvm.build(scalable(64, 4), target="llvm -mtriple=x86_64-linux-gnu")

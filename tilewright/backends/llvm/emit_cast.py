@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from tilewright.backends.llvm.emit_core import Writer, float_literal, llvm_type, splat, unsupported
+from tilewright.backends.llvm.emit_core import Writer, float_literal, llvm_type, splat, unsupported, vector
 from tilewright.ir import dtype as dt
 
 __all__ = ["convert", "from_float32", "is_small_float", "to_float32"]
@@ -56,7 +56,7 @@ class _Vec:
         self.i1 = self.ty("i1")
 
     def ty(self, base: str) -> str:
-        return base if self.lanes == 1 else f"<{self.lanes} x {base}>"
+        return vector(self.lanes, base)
 
     def k(self, value: int, base: str = "i32") -> str:
         return splat(str(value), base, self.lanes)

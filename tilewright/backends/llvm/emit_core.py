@@ -24,12 +24,14 @@ __all__ = [
     "ModuleWriter",
     "Writer",
     "float_literal",
+    "like",
     "llvm_type",
     "memory_type",
     "splat",
     "suffix",
     "symbol",
     "unsupported",
+    "vector",
 ]
 
 _PLAIN = re.compile(r"[A-Za-z_.$][A-Za-z0-9_.$]*$")
@@ -64,24 +66,36 @@ def llvm_type(dtype: str) -> str:
         base = _FLOATS[dt.element(dtype)]
     else:
         raise unsupported("TW0601", f"the LLVM emitter does not know dtype {dtype}")
-    return base if d.lanes == 1 else f"<{d.lanes} x {base}>"
+    return vector(d.lanes, base)
 
 
 @cache
 def memory_type(dtype: str) -> str:
     """The LLVM type of a value of `dtype` in memory: bool as a byte, everything else as in registers."""
     if dt.is_bool(dtype):
-        n = dt.lanes(dtype)
-        return "i8" if n == 1 else f"<{n} x i8>"
+        return vector(dt.lanes(dtype), "i8")
     return llvm_type(dtype)
+
+
+def vector(lanes: int, base: str) -> str:
+    """The LLVM type of `lanes` elements: one is a scalar, a negative number a scalable vector."""
+    if lanes == 1:
+        return base
+    return f"<{lanes} x {base}>" if lanes > 0 else f"<vscale x {-lanes} x {base}>"
+
+
+def like(ty: str, base: str) -> str:
+    """The vector type with as many lanes as the vector type `ty`, of elements `base`."""
+    return f"{ty[: ty.rindex(' x ')]} x {base}>"
 
 
 @cache
 def suffix(ty: str) -> str:
     """How intrinsic names spell an LLVM type: `<8 x float>` is `v8f32`."""
     if ty[0] == "<":
-        n, _, base = ty[1:-1].partition(" x ")
-        return f"v{n}{suffix(base)}"
+        scalable = "nx" if ty.startswith("<vscale") else ""
+        n, _, base = ty[10 if scalable else 1 : -1].partition(" x ")
+        return f"{scalable}v{n}{suffix(base)}"
     return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}.get(ty, ty)
 
 
@@ -323,6 +337,6 @@ class Writer:
         """A vector with the scalar `value` in every lane."""
         if value[0] != "%":
             return splat(value, base, lanes)
-        vec = f"<{lanes} x {base}>"
+        vec = vector(lanes, base)
         first = self.op(f"insertelement {vec} poison, {base} {value}, i64 0")
-        return self.op(f"shufflevector {vec} {first}, {vec} poison, <{lanes} x i32> zeroinitializer")
+        return self.op(f"shufflevector {vec} {first}, {vec} poison, {vector(lanes, 'i32')} zeroinitializer")

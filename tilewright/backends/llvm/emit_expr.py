@@ -15,11 +15,13 @@ from tilewright.arith import expr as E
 from tilewright.backends.llvm import emit_cast
 from tilewright.backends.llvm.emit_core import (
     float_literal,
+    like,
     llvm_type,
     splat,
     unsupported,
+    vector,
 )
-from tilewright.backends.llvm.emit_memory import MemoryWriter
+from tilewright.backends.llvm.emit_memory import MemoryWriter, step_vector
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import GlobalVar, Op
 from tilewright.tir.ir import BufferLoad
@@ -75,12 +77,11 @@ class ExprWriter(MemoryWriter):
 
     def bool_type(self, dtype: str) -> str:
         """The type of a comparison of `dtype`."""
-        n = dt.lanes(dtype)
-        return "i1" if n == 1 else f"<{n} x i1>"
+        return vector(dt.lanes(dtype), "i1")
 
     def divisor(self, value: str, dtype: str) -> str:
         """An integer divisor that is one in the lanes masked out, where it might be zero."""
-        if self.mask is None or dt.lanes(dtype) != int(self.mask.partition(" ")[0][1:]):
+        if self.mask is None or not self.mask.startswith(f"{vector(dt.lanes(dtype), 'i1')} "):
             return value
         one = splat("1", llvm_type(dt.element(dtype)), dt.lanes(dtype))
         return self.op(f"select {self.mask}, {llvm_type(dtype)} {value}, {llvm_type(dtype)} {one}")
@@ -192,7 +193,7 @@ def _rounds_down(w: ExprWriter, ty: str, a: str, b: str, q: str, k: int | None) 
         return w.op(f"icmp slt {ty} {r}, {zero}")
     c1 = w.op(f"icmp ne {ty} {r}, {zero}")
     c2 = w.op(f"icmp slt {ty} {w.op(f'xor {ty} {r}, {b}')}, {zero}")
-    bt = f"<{ty[1 : ty.index(' ')]} x i1>" if ty[0] == "<" else "i1"
+    bt = like(ty, "i1") if ty[0] == "<" else "i1"
     return w.op(f"and {bt} {c1}, {c2}")
 
 
@@ -307,8 +308,13 @@ def _ramp(w: ExprWriter, e: E.Ramp) -> str:
     if inner != 1:
         raise unsupported("TW0602", f"a Ramp of a vector in {w.where} cannot be emitted", "simplify the index first")
     element = llvm_type(e.base.dtype)
-    vec = f"<{n} x {element}>"
+    vec = vector(n, element)
     stride = _constant(e.stride)
+    if n < 0:
+        lanes = step_vector(w, vec)
+        if stride != 1:
+            lanes = w.op(f"mul {vec} {lanes}, {w.splat_value(w.expr(e.stride), element, n)}")
+        return w.op(f"add {vec} {w.splat_value(w.expr(e.base), element, n)}, {lanes}")
     if stride is None:
         lanes = "<" + ", ".join(f"{element} {i}" for i in range(n)) + ">"
         lanes = w.op(f"mul {vec} {lanes}, {w.splat_value(w.expr(e.stride), element, n)}")
@@ -328,6 +334,8 @@ def _broadcast(w: ExprWriter, e: E.Broadcast) -> str:
 
 
 def _shuffle(w: ExprWriter, e: E.Shuffle) -> str:
+    if any(dt.lanes(v.dtype) < 0 for v in e.vectors):
+        raise unsupported("TW0602", f"a Shuffle of scalable vectors in {w.where} cannot be emitted")
     values = [(w.expr(v), v.dtype) for v in e.vectors]
     base = llvm_type(dt.element(values[0][1]))
     value, count = _concatenate(w, values, base)

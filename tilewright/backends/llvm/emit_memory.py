@@ -14,10 +14,12 @@ from tilewright.backends.llvm.emit_core import (
     ModuleWriter,
     Writer,
     element_bytes,
+    like,
     llvm_type,
     memory_type,
     suffix,
     unsupported,
+    vector,
 )
 from tilewright.ir import dtype as dt
 from tilewright.tir.ir import Buffer, BufferLoad
@@ -219,9 +221,9 @@ class MemoryWriter(Writer):
 
     def _load_scalar(self, element: str, address: str, align: int, root: str) -> str:
         if self.mask is not None:
-            n = int(self.mask.partition(" ")[0][1:])
+            ty = self.mask[: self.mask.index(">") + 1]
             some = self.inst(
-                f"call i1 {self.mod.declare(f'llvm.vector.reduce.or.v{n}i1', f'i1 (<{n} x i1>)')}({self.mask})"
+                f"call i1 {self.mod.declare(f'llvm.vector.reduce.or.{suffix(ty)}', f'i1 ({ty})')}({self.mask})"
             )
             if "@.zeros = " not in "".join(self.mod.globals[:1]):
                 self.mod.globals.insert(
@@ -232,11 +234,11 @@ class MemoryWriter(Writer):
 
     def _load_affine(self, pointer: str, element: str, size: int, index: Affine, n: int, root: str) -> str:
         base, c, stride = index
-        vec = f"<{n} x {element}>"
+        vec = vector(n, element)
         if stride == 0:
             scalar = self._load_scalar(element, self.address(pointer, element, size, base, c), size, root)
             return self.splat_value(scalar, element, n)
-        if self.mask is not None:
+        if self.mask is not None or (n < 0 and stride != 1):
             if stride == 1:
                 return self._masked_load(vec, self.address(pointer, element, size, base, c), size)
             return self._masked_gather(vec, element, pointer, self._lane_indices(index, n), size)
@@ -267,6 +269,8 @@ class MemoryWriter(Writer):
 
     def _lane_indices(self, index: Affine, n: int) -> str:
         base, c, stride = index
+        if n < 0:
+            return self._scalable_indices(index, n)
         step = ", ".join(f"i64 {i if isinstance(stride, str) else c + i * stride}" for i in range(n))
         vec = f"<{n} x i64>"
         lanes = f"<{step}>"
@@ -275,18 +279,27 @@ class MemoryWriter(Writer):
             base = self.add64c(base, c)
         return self.op(f"add {vec} {lanes}, {self.splat_value(base, 'i64', n)}") if base else lanes
 
+    def _scalable_indices(self, index: Affine, n: int) -> str:
+        base, c, stride = index
+        vec = vector(n, "i64")
+        lanes = step_vector(self, vec)
+        if stride != 1:
+            lanes = self.op(f"mul {vec} {lanes}, {self.splat_value(str(stride), 'i64', n)}")
+        start = self.add64c(base, c)
+        return self.op(f"add {vec} {lanes}, {self.splat_value(start, 'i64', n)}") if start else lanes
+
     def _vector_index(self, index: E.PrimExpr, n: int) -> str:
         value = self.expr(index)
         if dt.bits(index.dtype) == 64:
             return value
         return self.op(
-            f"{'zext' if dt.is_uint(index.dtype) else 'sext'} {llvm_type(index.dtype)} {value} to <{n} x i64>"
+            f"{'zext' if dt.is_uint(index.dtype) else 'sext'} {llvm_type(index.dtype)} {value} to {vector(n, 'i64')}"
         )
 
     def _gather(self, pointer: str, element: str, size: int, index: E.PrimExpr, n: int, root: str) -> str:
         wide = self._vector_index(index, n)
-        if self.mask is not None:
-            return self._masked_gather(f"<{n} x {element}>", element, pointer, wide, size)
+        if self.mask is not None or n < 0:
+            return self._masked_gather(vector(n, element), element, pointer, wide, size)
         scalars: list[str] = []
         for i in range(n):
             lane = self.op(f"extractelement <{n} x i64> {wide}, i64 {i}")
@@ -294,17 +307,16 @@ class MemoryWriter(Writer):
         return self.pack(scalars, element)
 
     def _masked_load(self, vec: str, address: str, align: int) -> str:
-        callee = self.mod.declare(f"llvm.masked.load.{suffix(vec)}.p0", f"{vec} (ptr, {_mask_type(vec)}, {vec})")
+        callee = self.mod.declare(f"llvm.masked.load.{suffix(vec)}.p0", f"{vec} (ptr, {like(vec, 'i1')}, {vec})")
         return self.inst(f"call {vec} {callee}(ptr align {align} {address}, {self.mask}, {vec} zeroinitializer)")
 
     def _masked_gather(self, vec: str, element: str, pointer: str, wide: str, align: int) -> str:
-        n = vec[1 : vec.index(" ")]
-        pointers = self.op(f"getelementptr {element}, ptr {pointer}, <{n} x i64> {wide}")
-        name = f"llvm.masked.gather.{suffix(vec)}.v{n}p0"
-        callee = self.mod.declare(name, f"{vec} (<{n} x ptr>, {_mask_type(vec)}, {vec})")
-        return self.inst(
-            f"call {vec} {callee}(<{n} x ptr> align {align} {pointers}, {self.mask}, {vec} zeroinitializer)"
-        )
+        many = like(vec, "ptr")
+        pointers = self.op(f"getelementptr {element}, ptr {pointer}, {like(vec, 'i64')} {wide}")
+        name = f"llvm.masked.gather.{suffix(vec)}.{suffix(many)}"
+        callee = self.mod.declare(name, f"{vec} ({many}, {like(vec, 'i1')}, {vec})")
+        mask = self.mask or f"{like(vec, 'i1')} splat (i1 true)"
+        return self.inst(f"call {vec} {callee}({many} align {align} {pointers}, {mask}, {vec} zeroinitializer)")
 
     def pack(self, scalars: list[str], element: str) -> str:
         """The vector of these scalars."""
@@ -322,7 +334,7 @@ class MemoryWriter(Writer):
         n = dt.lanes(index.dtype)
         if is_bool:
             text = self.op(f"zext {llvm_type(value.dtype)} {text} to {memory_type(value.dtype)}")
-        if n > 1 or element[0] == "<":
+        if n != 1 or element[0] == "<":
             self.vector_accesses += 1
         if n == 1:
             address = self.address(pointer, element, size, *self.index(index))
@@ -334,22 +346,25 @@ class MemoryWriter(Writer):
     def _store_vector(
         self, pointer: str, element: str, size: int, index: E.PrimExpr, n: int, text: str, mask: str | None
     ) -> None:
-        vec = f"<{n} x {element}>"
+        vec = vector(n, element)
         affine = self.affine(index)
+        if n < 0 and mask is None and (affine is None or affine[2] != 1):
+            mask = f"{like(vec, 'i1')} splat (i1 true)"
         if affine is not None and affine[2] == 1:
             address = self.address(pointer, element, size, affine[0], affine[1])
             if mask is None:
                 self.do(f"store {vec} {text}, ptr {address}, align {size}")
                 return
-            callee = self.mod.declare(f"llvm.masked.store.{suffix(vec)}.p0", f"void ({vec}, ptr, {_mask_type(vec)})")
+            callee = self.mod.declare(f"llvm.masked.store.{suffix(vec)}.p0", f"void ({vec}, ptr, {like(vec, 'i1')})")
             self.do(f"call void {callee}({vec} {text}, ptr align {size} {address}, {mask})")
             return
         if mask is not None:
             wide = self._lane_indices(affine, n) if affine is not None else self._vector_index(index, n)
-            pointers = self.op(f"getelementptr {element}, ptr {pointer}, <{n} x i64> {wide}")
-            name = f"llvm.masked.scatter.{suffix(vec)}.v{n}p0"
-            callee = self.mod.declare(name, f"void ({vec}, <{n} x ptr>, {_mask_type(vec)})")
-            self.do(f"call void {callee}({vec} {text}, <{n} x ptr> align {size} {pointers}, {mask})")
+            many = like(vec, "ptr")
+            pointers = self.op(f"getelementptr {element}, ptr {pointer}, {like(vec, 'i64')} {wide}")
+            name = f"llvm.masked.scatter.{suffix(vec)}.{suffix(many)}"
+            callee = self.mod.declare(name, f"void ({vec}, {many}, {like(vec, 'i1')})")
+            self.do(f"call void {callee}({vec} {text}, {many} align {size} {pointers}, {mask})")
             return
         if affine is not None:
             addresses = self._lane_addresses(pointer, element, size, affine, n)
@@ -362,5 +377,7 @@ class MemoryWriter(Writer):
             self.do(f"store {element} {lane}, ptr {address}, align {size}")
 
 
-def _mask_type(vec: str) -> str:
-    return f"<{vec[1 : vec.index(' ')]} x i1>"
+def step_vector(w: Writer, vec: str) -> str:
+    """0, 1, 2, ... in the lanes of a scalable vector type."""
+    callee = w.mod.declare(f"llvm.stepvector.{suffix(vec)}", f"{vec} ()")
+    return w.op(f"call {vec} {callee}()")

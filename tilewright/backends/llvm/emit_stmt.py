@@ -268,7 +268,7 @@ def _while(w: StmtWriter, s: T.While) -> None:
 
 def _if(w: StmtWriter, s: T.IfThenElse) -> None:
     condition = w.expr(s.condition)
-    if dt.lanes(s.condition.dtype) > 1:
+    if dt.lanes(s.condition.dtype) != 1:
         _masked(w, s, condition)
         return
     if condition in ("true", "false"):

@@ -58,7 +58,7 @@ def _if_then_else(w: StmtWriter, e: E.Call) -> str:
         return w.expr(a if condition == "true" else b)
     if _harmless(a) and _harmless(b):
         return w.select(condition, ct, w.expr(a), w.expr(b), ty)
-    if dt.lanes(c.dtype) > 1:
+    if dt.lanes(c.dtype) != 1:
         outer = w.mask
         x = _under_mask(w, a, ct, condition, outer)
         opposite = w.op(f"xor {ct} {condition}, {splat('true', 'i1', dt.lanes(c.dtype))}")
@@ -136,7 +136,7 @@ def _reinterpret(w: StmtWriter, e: E.Call) -> str:
 
 @intrinsic("undef")
 def _undef(w: StmtWriter, e: E.Call) -> str:
-    return "zeroinitializer" if dt.lanes(e.dtype) > 1 else E_ZERO.get(llvm_type(e.dtype), "0")
+    return "zeroinitializer" if dt.lanes(e.dtype) != 1 else E_ZERO.get(llvm_type(e.dtype), "0")
 
 
 E_ZERO = {"float": "0.0", "double": "0.0", "half": "0xH0000", "ptr": "null", "i1": "false"}
@@ -247,6 +247,17 @@ def _atomic_add(w: StmtWriter, e: E.Call) -> str:
     return w.inst(f"atomicrmw {'fadd' if dt.is_float(value.dtype) else 'add'} ptr {at}, {base} {x} monotonic")
 
 
+@intrinsic("vscale")
+def _vscale(w: StmtWriter, e: E.Call) -> str:
+    if w.mod.arch not in ("aarch64", "arm64", "riscv64"):
+        raise unsupported(
+            "TW0602",
+            f"{w.where} uses T.vscale(), and {w.mod.arch} has no vectors whose length the machine decides",
+            "vectorise by a constant number of lanes, or compile for aarch64 with SVE or riscv64 with V",
+        )
+    return w.op(f"call i32 {w.mod.declare('llvm.vscale.i32', 'i32 ()')}()")
+
+
 @intrinsic("assume")
 def _assume(w: StmtWriter, e: E.Call) -> str:
     condition = w.expr(e.args[0])
@@ -347,7 +358,7 @@ def in_float(w: StmtWriter, dtype: str, args: list[str], f: Callable[[str, list[
 def _isnan(w: StmtWriter, e: E.Call) -> str:
     v = e.args[0]
     if not dt.is_float(v.dtype):
-        return "zeroinitializer" if dt.lanes(v.dtype) > 1 else "false"
+        return "zeroinitializer" if dt.lanes(v.dtype) != 1 else "false"
     value, dtype = w.expr(v), v.dtype
     if emit_cast.is_small_float(dtype):
         value, dtype = emit_cast.to_float32(w, value, dtype), dt.with_lanes("float32", dt.lanes(dtype))

@@ -69,9 +69,9 @@ def _define_in_two(w: StmtWriter, name: str, symbol: str, f: Helper, dtype: str)
         f"  %big = fcmp oge {ty} %size, {splat(float_literal(bound, 'float32'), 'float', n)}",
     ]
     some = "%big"
-    if n > 1:
+    if n != 1:
         some = "%some"
-        any_of = w.mod.declare(f"llvm.vector.reduce.or.v{n}i1", f"i1 ({bt})")
+        any_of = w.mod.declare(f"llvm.vector.reduce.or.{suffix(bt)}", f"i1 ({bt})")
         lines.append(f"  %some = call i1 {any_of}({bt} %big)")
     lines += [
         f"  br i1 {some}, label %far, label %near, !prof !1",
@@ -137,7 +137,7 @@ def _nextafter(w: StmtWriter, e: E.Call) -> str:
     if bits not in (32, 64):
         raise unsupported("TW0605", f"tir.nextafter of {e.dtype} in {w.where}", "use float32 or float64")
     it, bt = llvm_type(dt.with_lanes(f"int{bits}", n)), w.bool_type(e.dtype)
-    zero = "zeroinitializer" if n > 1 else "0.0"
+    zero = "zeroinitializer" if n != 1 else "0.0"
     k = lambda v: splat(str(v), f"i{bits}", n)  # noqa: E731
     i = w.op(f"bitcast {ty} {a} to {it}")
     up = w.op(f"fcmp ogt {ty} {c}, {a}")

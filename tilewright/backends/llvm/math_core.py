@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Union
 
-from tilewright.backends.llvm.emit_core import float_literal, splat, suffix
+from tilewright.backends.llvm.emit_core import float_literal, splat, suffix, vector
 
 __all__ = ["Builder", "Helper", "Num", "Value", "helper_text"]
 
@@ -122,7 +122,7 @@ class Builder:
 
     def ty(self, kind: str) -> str:
         """The LLVM type of a kind."""
-        return _TYPES[kind] if self.lanes == 1 else f"<{self.lanes} x {_TYPES[kind]}>"
+        return vector(self.lanes, _TYPES[kind])
 
     def emit(self, kind: str, text: str) -> Value:
         """A pure instruction."""

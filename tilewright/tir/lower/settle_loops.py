@@ -212,7 +212,7 @@ class _Settle:
     def index(self, e: PrimExpr) -> PrimExpr:
         if isinstance(e, Ramp):
             return Ramp(self.index(e.base), self.index(e.stride), e.lanes)
-        if dt.lanes(e.dtype) > 1:
+        if dt.lanes(e.dtype) != 1:
             return self.value(e)
         return self.address(self.space.recombine(self.space.poly(e)))
 
@@ -285,7 +285,7 @@ class _Settle:
         """A truth value, folded where the ranges decide it."""
         if isinstance(e, (And, Or)):
             a, b = self.condition(e.a), self.condition(e.b)
-            if dt.lanes(e.dtype) > 1:
+            if dt.lanes(e.dtype) != 1:
                 return type(e)(a, b)
             return logical_and(a, b) if isinstance(e, And) else logical_or(a, b)
         if isinstance(e, Not):
@@ -293,7 +293,7 @@ class _Settle:
             return logical_not(a) if dt.lanes(a.dtype) == 1 else Not(a)
         if not isinstance(e, CmpOp):
             return self.value(e)
-        if not dt.is_int(e.a.dtype) or dt.lanes(e.a.dtype) > 1 or dt.bits(e.a.dtype) < 32 or dt.is_uint(e.a.dtype):
+        if not dt.is_int(e.a.dtype) or dt.lanes(e.a.dtype) != 1 or dt.bits(e.a.dtype) < 32 or dt.is_uint(e.a.dtype):
             return type(e)(self.value(e.a), self.value(e.b))
         p, q = self.space.poly(e.a), self.space.poly(e.b)
         known = decide(type(e), *self.space.bounds(self.space.sum(p, q, -1)))

@@ -5,7 +5,8 @@
 
 A loop that has no vector form (a condition that differs between lanes, an opaque call, a store whose address is the same in
 all lanes) runs as a serial loop: vectorising is never a change of meaning. A loop longer than `MAX_LANES`, or whose length
-is no power of two, runs in chunks.
+is no power of two, runs in chunks. A loop of `k * T.vscale()` iterations becomes one scalable vector (SVE, RISC-V V); stores
+under a condition on its lanes are masked.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tilewright.arith.expr import (
     const,
     mul,
 )
+from tilewright.arith.scalable import scalable_lanes
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import map_children, walk
 from tilewright.ir.op import Op
@@ -78,11 +80,18 @@ class _Vectorize(Mutator):
         self.space.set_range(s.loop_var, s.min, s.extent)
         if s.kind != ForKind.VECTORIZED:
             return self.generic(s)
+        scalable = scalable_lanes(s.extent)
+        if scalable:
+            return self.vector(s, -scalable)
         if not isinstance(s.extent, IntImm):
             return self.visit(_serial(s, s.body))
         n = s.extent.value
         if n > MAX_LANES or n & (n - 1):
             return self.chunks(s, n)
+        return self.vector(s, n)
+
+    def vector(self, s: For, n: int) -> Stmt:
+        """The loop as vectors of `n` lanes, or as it is where it has no vector form."""
         body = self.visit(s.body)
         if n == 1:
             return substitute(body, {s.loop_var: s.min})
@@ -123,7 +132,7 @@ class _Body:
     def __init__(self, space: IndexSpace, var: Var, start: PrimExpr, lanes: int) -> None:
         self.space, self.var, self.lanes = space, var, lanes
         self.lane = Var(var.name, var.dtype)
-        space.ranges[self.lane] = (0, lanes - 1)
+        space.ranges[self.lane] = (0, lanes - 1 if lanes > 0 else None)
         self.atom = space.atom(self.lane)
         lane_poly: Poly = {(self.atom,): 1}
         self.saved = space.values.get(var)
@@ -151,7 +160,9 @@ class _Body:
             value = self.expr(s.value)
             return LetStmt(self.bind(s.var, value), value, self.stmt(s.body))
         if isinstance(s, IfThenElse):
-            condition = self.invariant(s.condition)
+            condition = self.expr(s.condition)
+            if dt.lanes(condition.dtype) != 1:
+                return self.masked(s, condition)
             return IfThenElse(
                 condition, self.stmt(s.then_case), None if s.else_case is None else self.stmt(s.else_case)
             )
@@ -165,6 +176,16 @@ class _Body:
             return s
         raise _NoVector
 
+    def masked(self, s: IfThenElse, condition: PrimExpr) -> Stmt:
+        """Stores of the lanes in which a condition holds; for vectors whose length the machine decides."""
+        stores = s.then_case.seq if isinstance(s.then_case, SeqStmt) else (s.then_case,)
+        if self.lanes > 0 or s.else_case is not None or not all(isinstance(x, BufferStore) for x in stores):
+            raise _NoVector
+        done = [self.stmt(x) for x in stores]
+        if any(dt.lanes(x.indices[0].dtype) == 1 for x in done if isinstance(x, BufferStore)):
+            raise _NoVector
+        return IfThenElse(condition, seq(*done))
+
     def bind(self, var: Var, value: PrimExpr) -> Var:
         if dt.lanes(value.dtype) == 1:
             return var
@@ -172,13 +193,13 @@ class _Body:
         return new
 
     def store(self, s: BufferStore) -> Stmt:
-        if dt.lanes(s.indices[0].dtype) > 1:
+        if dt.lanes(s.indices[0].dtype) != 1:
             raise _NoVector
         index = self.index(s.indices[0])
         value = self.expr(s.value)
-        wide = dt.lanes(index.dtype) > 1
+        wide = dt.lanes(index.dtype) != 1
         if not wide:
-            if dt.lanes(value.dtype) > 1 or any(
+            if dt.lanes(value.dtype) != 1 or any(
                 isinstance(x, BufferLoad) and x.buffer is s.buffer for x in walk(value)
             ):
                 raise _NoVector
@@ -188,11 +209,11 @@ class _Body:
     # ---- expressions ---------------------------------------------------------------------------------------------------
 
     def wide(self, e: PrimExpr) -> PrimExpr:
-        return e if dt.lanes(e.dtype) > 1 else Broadcast(e, self.lanes)
+        return e if dt.lanes(e.dtype) != 1 else Broadcast(e, self.lanes)
 
     def invariant(self, e: PrimExpr) -> PrimExpr:
         e = self.expr(e)
-        if dt.lanes(e.dtype) > 1:
+        if dt.lanes(e.dtype) != 1:
             raise _NoVector
         return e
 
@@ -224,7 +245,7 @@ class _Body:
         return self.generic(e)
 
     def generic(self, e: PrimExpr) -> PrimExpr:
-        if dt.lanes(e.dtype) > 1:
+        if dt.lanes(e.dtype) != 1:
             if any(x is self.var or x in self.vectors for x in walk(e) if isinstance(x, Var)):
                 raise _NoVector
             return e
@@ -274,11 +295,11 @@ class _Body:
 
     def branch(self, e: Call) -> PrimExpr:
         condition, a, b = (self.expr(x) for x in e.args)
-        if dt.lanes(condition.dtype) > 1:
+        if dt.lanes(condition.dtype) != 1:
             if _may_fault(a) or _may_fault(b):
                 raise _NoVector
             return Select(condition, self.wide(a), self.wide(b))
-        if dt.lanes(a.dtype) > 1 or dt.lanes(b.dtype) > 1:
+        if dt.lanes(a.dtype) != 1 or dt.lanes(b.dtype) != 1:
             a, b = self.wide(a), self.wide(b)
         return Call(a.dtype, e.op, (condition, a, b))
 
