@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
+from tilewright.arith.analyzer import simplify
 from tilewright.ir.rewrite import free_vars, substitute
 from tilewright.ir.structure import assert_structural_equal
 from tilewright.tir.interp import interpret
@@ -32,8 +33,8 @@ def data(f: PrimFunc, sizes: Mapping[str, int] | None = None, seed: int = 0) -> 
         if b is None:
             out.append(sizes[p.name])
             continue
-        shape = [int(substitute(n, {v: tvm.tir.const(sizes[v.name], v.dtype) for v in free_vars(n)})
-                     if not isinstance(n, tvm.tir.IntImm) else n) for n in b.shape]  # fmt: skip
+        known = {v: tvm.tir.const(sizes[v.name], v.dtype) for n in b.shape for v in free_vars(n)}
+        shape = [int(simplify(substitute(n, known))) for n in b.shape]
         if "int" in b.dtype:
             out.append(rng.integers(0 if b.dtype[0] == "u" else -9, 9, shape).astype(b.dtype))
         else:

@@ -2,6 +2,7 @@
 
 from tilewright.tir.schedule.primitives import (
     annotate,
+    blockize,
     blocks,
     caching,
     compute_at,
@@ -16,6 +17,7 @@ from tilewright.tir.schedule.primitives import (
 
 __all__ = [
     "annotate",
+    "blockize",
     "blocks",
     "caching",
     "compute_at",
