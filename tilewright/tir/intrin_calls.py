@@ -59,7 +59,7 @@ ptx_mma_sp(dtype, shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype, multipli
 mma_store(dtype, m, n, dst_ptr, src_ptr, src_offset, dst_stride) -> dtype | opaque | stores the result of ptx_mma
 mma_fill(dtype, local_size, local_ptr, offset) -> dtype | opaque | zeroes an accumulator of ptx_mma
 ptx_ldmatrix(dtype, trans, num, type, local_ptr, local_offset, smem_ptr, smem_offset) -> dtype | opaque | ldmatrix of PTX
-ptx_cp_async(dtype, shared_ptr, shared_offset, global_ptr, global_offset, bytes) -> dtype | opaque | cp.async of PTX
+ptx_cp_async(dtype, shared_ptr, shared_offset, global_ptr, global_offset, bytes, predicate=None) -> dtype | opaque | cp.async of PTX
 ptx_cp_async_bulk(dtype, shared_ptr, shared_offset, global_ptr, global_offset, bytes, barrier_id) -> dtype | opaque | cp.async.bulk of PTX
 ptx_commit_group() -> void | opaque | cp.async.commit_group
 ptx_wait_group(num) -> void | opaque | cp.async.wait_group
@@ -77,6 +77,8 @@ tvm_warp_shuffle(mask, value, warp_id, width, warp_size) -> =value | opaque | th
 tvm_warp_shuffle_up(mask, value, offset, width, warp_size) -> =value | opaque | the value of the lane `offset` below
 tvm_warp_shuffle_down(mask, value, offset, width, warp_size) -> =value | opaque | the value of the lane `offset` above
 tvm_warp_activemask() -> uint32 | opaque | one bit for each thread of the warp that is here
+tvm_context_id() -> int32 | opaque | which virtual thread this is
+ptx_ldg32(register, guard, global_load, local_addr) -> =global_load | opaque | a predicated load of 32 bits
 tvm_thread_allreduce(*freduce_args) -> handle | opaque | n, values, condition, results, thread indices to reduce over
 tvm_access_ptr(ptype, data, offset, extent, rw_mask) -> handle | pure | data + offset elements
 tvm_call_cpacked(*args) -> int32 | opaque | a function with the packed calling convention, by symbol

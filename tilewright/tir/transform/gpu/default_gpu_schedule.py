@@ -116,8 +116,9 @@ def _bind(sch: Any, name: str, limits: Limits) -> None:
     parallel = [x for x, n in zip(loops, nodes, strict=True) if axes.get(n.loop_var, 0) == 0]
     others = [x for x, n in zip(loops, nodes, strict=True) if axes.get(n.loop_var, 0) != 0]
     if not parallel:
-        parallel = [sch.add_unit_loop(block if not loops else loops[0])]
-    if others:
+        return  # one thread runs it (`_bind_nests`)
+    order = [*parallel, *others]
+    if any(a is not b for a, b in zip(order, loops, strict=True)):
         sch.reorder(*parallel, *others)
     fused = sch.fuse(*parallel, preserve_unit_iters=False)
     extent = sch.get(fused).extent

@@ -27,11 +27,11 @@ __all__ = ["ThreadSync", "barrier", "thread_sync"]
 def thread_sync(f: t.PrimFunc, storage_scope: str = "shared") -> t.PrimFunc:
     """The function with the barriers that accesses to `storage_scope` need. Raises TW0565 where one would be in a branch
     that not all threads take."""
+    body = _AfterWaits(storage_scope).visit(f.body) if storage_scope == "shared" else f.body
     plan = _Plan(storage_scope)
-    plan.function(f.body)
-    if not plan.before:
-        return f
-    body = _Insert(plan.before, storage_scope).visit(f.body)
+    plan.function(body)
+    if plan.before:
+        body = _Insert(plan.before, storage_scope).visit(body)
     return f if body is f.body else replace(f, body=body)
 
 
@@ -364,6 +364,22 @@ def _reads(e: Any) -> bool:
     if isinstance(e, Call) and getattr(e.op, "name", "") not in ("tir.likely", "tir.if_then_else"):
         return True
     return not e.identity and any(_reads(c) for c in children(e))
+
+
+class _AfterWaits(Mutator):
+    """A barrier after each wait for asynchronous copies: one thread's wait says nothing of the others' copies."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+
+    def visit_PrimExpr(self, e: PrimExpr) -> PrimExpr:
+        return e
+
+    def visit_AttrStmt(self, s: t.AttrStmt) -> t.Stmt:
+        inner = s.body
+        if s.attr_key != "async_wait_queue_scope" or not isinstance(inner, t.AttrStmt):
+            return self.generic(s)
+        return replace(s, body=replace(inner, body=t.seq(barrier(self.scope), self.visit(inner.body))))
 
 
 class _Insert(Mutator):
