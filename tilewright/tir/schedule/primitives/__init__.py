@@ -3,9 +3,9 @@
 from tilewright.tir.schedule.primitives import (
     annotate,
     blockize,
-    blocks,
     caching,
     compute_at,
+    inline,
     layout,
     layout_blocks,
     loops,
@@ -18,9 +18,9 @@ from tilewright.tir.schedule.primitives import (
 __all__ = [
     "annotate",
     "blockize",
-    "blocks",
     "caching",
     "compute_at",
+    "inline",
     "layout",
     "layout_blocks",
     "loops",

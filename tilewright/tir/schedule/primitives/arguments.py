@@ -49,7 +49,9 @@ def as_buffer(s: State, block: BlockRV, buffer: Any) -> tuple[str, int]:
         if found:
             return found[0][0], found[0][1]
     name = buffer.name if isinstance(buffer, Buffer) else buffer
-    raise fail("TW0482", f"the block {block.name!r} has no buffer {name!r}", s.func(block.func), realize, choices=options)
+    raise fail(
+        "TW0482", f"the block {block.name!r} has no buffer {name!r}", s.func(block.func), realize, choices=options
+    )
 
 
 def buffer_of(s: State, block: BlockRV, where: tuple[str, int]) -> Buffer:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.arith.analyzer import Analyzer
-from tilewright.arith.expr import GE, LE, LT, Call, IntImm, PrimExpr, Select, Var, cast, cmp, const, logical_and
+from tilewright.arith.expr import LE, LT, Call, IntImm, PrimExpr, Select, Var, cast, cmp, const, logical_and
 from tilewright.arith.int_set import eval_range
 from tilewright.arith.iter_map import detect_iter_map
 from tilewright.ir.node import children, replace, walk
@@ -32,7 +32,7 @@ from tilewright.tir.schedule.primitives.flow import (
     producers,
     scope_path,
 )
-from tilewright.tir.schedule.primitives.relax import Ends, block_ends, value_of
+from tilewright.tir.schedule.primitives.relax import Ends, block_ends, shown, value_of
 from tilewright.tir.schedule.primitives.solve import Domain, axis_domains
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, LoopRV, Path, State, conjuncts
@@ -249,7 +249,7 @@ class _Move:
             first, end = iv.dom.min, iv.dom.min + iv.dom.extent
             for limit in (cmp(LE, first, values[-1]), cmp(LT, values[-1], end)):
                 if not self.ana.can_prove(limit):
-                    predicate = logical_and(predicate, _shown(self.ana.simplify(limit)))
+                    predicate = logical_and(predicate, shown(self.ana.simplify(limit)))
         predicate = self.keep_condition(values, predicate)
         self.check_once(domains, values, loops, predicate)
         out: Stmt = BlockRealize(tuple(values), predicate, block)
@@ -270,7 +270,7 @@ class _Move:
             if isinstance(before, Var):
                 where.setdefault(before, now)
             assert iv.dom is not None
-            limits += [cmp(GE, before, iv.dom.min), cmp(LT, before, iv.dom.min + iv.dom.extent)]
+            limits += [cmp(LE, iv.dom.min, before), cmp(LT, before, iv.dom.min + iv.dom.extent)]
         above = {p.loop_var for p in self.loop_path if isinstance(p, For)}
         mine = {p.loop_var for p in self.path if isinstance(p, For)} - above
         for part in conjuncts(self.realize.predicate):
@@ -357,13 +357,6 @@ def _block(p: Path) -> Block:
     realize = p[-1]
     assert isinstance(realize, BlockRealize)
     return realize.block
-
-
-def _shown(condition: PrimExpr) -> PrimExpr:
-    """A condition with its number on the left of `<=`, as people write lower bounds."""
-    if isinstance(condition, GE) and isinstance(condition.b, IntImm):
-        return LE(condition.b, condition.a)
-    return condition
 
 
 def _follows(ana: Analyzer, limit: PrimExpr, part: PrimExpr) -> bool:

@@ -14,7 +14,7 @@ from tilewright.ir.rewrite import substitute
 from tilewright.tir.ir import BlockRealize, BufferRegion, For, Range
 from tilewright.tir.schedule.state import conjuncts
 
-__all__ = ["Ends", "block_ends", "domains_of", "full_region", "ranges_of", "relax", "value_of"]
+__all__ = ["Ends", "block_ends", "domains_of", "full_region", "ranges_of", "relax", "shown", "value_of"]
 
 Ends = tuple[PrimExpr, PrimExpr] | None
 """(least, greatest) of a dimension; None where nothing is known."""
@@ -117,3 +117,10 @@ def ranges_of(ends: Sequence[Ends], shape: Sequence[PrimExpr], ana: Analyzer) ->
             low, high = (ex.cast(x, n.dtype) if isinstance(x, IntImm) else x for x in e)
             out.append(Range(ana.simplify(low), ana.simplify(high - low + 1)))
     return out
+
+
+def shown(condition: PrimExpr) -> PrimExpr:
+    """A condition with its number on the left of `<=`, as people write lower bounds."""
+    if isinstance(condition, ex.GE) and isinstance(condition.b, IntImm):
+        return ex.LE(condition.b, condition.a)
+    return condition

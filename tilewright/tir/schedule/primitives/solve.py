@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tilewright.arith.analyzer import Analyzer
-from tilewright.arith.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, cast, const, floordiv
+from tilewright.arith.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub, Var, cast, const, floordiv, floormod
 from tilewright.arith.int_set import eval_range
 from tilewright.arith.iter_divide import inverse_affine_iter_map
+from tilewright.arith.iter_expr import IterMark, IterSumExpr
 from tilewright.arith.iter_map import detect_iter_map
 from tilewright.arith.linear import linear_form
 from tilewright.ir.node import walk
 from tilewright.tir.ir import Block, Buffer, BufferRegion
 from tilewright.tir.schedule.primitives.relax import Ends, value_of
 
-__all__ = ["Domain", "axis_domains"]
+__all__ = ["Domain", "axis_domains", "raw_inverse"]
 
 
 class Domain(NamedTuple):
@@ -177,3 +178,39 @@ def _one(e: PrimExpr, v: Var, n: tuple[PrimExpr, PrimExpr], size: int) -> Ends:
     if k == 1:
         return low, high
     return floordiv(low + (k - 1), IntImm(e.dtype, k)), floordiv(high, IntImm(e.dtype, k))
+
+
+def raw_inverse(iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
+    """Each input of a map of iterators in terms of its outputs, as the map takes it apart: nothing is simplified, so that
+    what is fused stays together (`(o1 + o0*128) // 64 % 32`)."""
+    order: list[IterMark] = []
+    values: dict[IterMark, PrimExpr] = {}
+
+    def visit(mark: IterMark) -> None:
+        if mark not in order:
+            if isinstance(mark.source, IterSumExpr):
+                for a in mark.source.args:
+                    visit(a.source)
+            order.append(mark)
+
+    def take_apart(x: IterSumExpr, value: PrimExpr) -> None:
+        for i, a in enumerate(x.args):
+            part = floordiv(value, a.scale)
+            term = (floormod(part, a.extent) if i else part) * a.lower_factor
+            values[a.source] = values[a.source] + term if a.source in values else term
+
+    for x in iter_map:
+        for a in x.args:
+            visit(a.source)
+    for x, out in zip(iter_map, outputs, strict=True):
+        take_apart(x, out - x.base)
+    for mark in reversed(order):
+        if isinstance(mark.source, IterSumExpr) and mark in values:
+            take_apart(mark.source, values[mark] - mark.source.base)
+    found: dict[Var, PrimExpr] = {}
+    for mark in order:
+        if isinstance(mark.source, Var):
+            found[mark.source] = values[mark]
+        elif isinstance(mark.source, Sub) and isinstance(mark.source.a, Var):
+            found[mark.source.a] = values[mark] + mark.source.b
+    return found
