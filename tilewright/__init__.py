@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tilewright.error import TVMError
     from tilewright.ir.module import IRModule
     from tilewright.runtime import ndarray as nd
-    from tilewright.runtime.ndarray import Device, cpu, device
+    from tilewright.runtime.ndarray import Device, cl, cpu, cuda, device, gpu, metal, opencl, rocm, vulkan, webgpu
     from tilewright.runtime.registry import get_global_func, register_func, register_object, remove_global_func
     from tilewright.runtime.threads import get_num_threads, set_num_threads
 
@@ -52,6 +52,7 @@ _NAMES = {
     "Device": "runtime.ndarray:Device",
     "cpu": "runtime.ndarray:cpu",
     "device": "runtime.ndarray:device",
+    **{kind: f"runtime.ndarray:{kind}" for kind in ("cl", "cuda", "gpu", "metal", "opencl", "rocm", "vulkan", "webgpu")},
     "register_func": "runtime.registry:register_func",
     "get_global_func": "runtime.registry:get_global_func",
     "remove_global_func": "runtime.registry:remove_global_func",

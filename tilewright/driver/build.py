@@ -7,17 +7,19 @@ from contextlib import ExitStack
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from tilewright.backends.registry import backends
 from tilewright.driver.compile import Compiled, Model, Progress, compile_module, load_model
-from tilewright.ir.module import IRModule
+from tilewright.ir.module import IRModule, attrs_of
 from tilewright.ir.passes import DumpIR, PassContext
 from tilewright.ir.target import Target
+from tilewright.support.diagnostics import CompileError
 from tilewright.tir.ir import PrimFunc
 
 if TYPE_CHECKING:
     from tilewright.runtime.executable import Executable
     from tilewright.runtime.module import Module
 
-__all__ = ["build", "compile", "link", "lower"]
+__all__ = ["build", "build_llvm", "compile", "link", "lower"]
 
 
 def compile(
@@ -81,17 +83,63 @@ def link(compiled: Compiled) -> Executable:
 
 
 def build(
-    mod: IRModule | PrimFunc | Any,
+    mod: IRModule | PrimFunc | Mapping[Any, Any] | Any,
     target: str | Target | None = None,
-    target_host: Any = None,
+    target_host: str | Target | None = None,
     name: str = "main",
     **options: Any,
 ) -> Module:
     """Compile a module of loop programs as they are scheduled; `rt["name"](a, b, c)` calls one with arrays.
 
+    mod: an IRModule, a PrimFunc, a Schedule, or `{target: module}`: each part for its own target, called through one module.
+    target: for functions without a `target` attribute of their own; default: the innermost `with Target(...)`, else "llvm".
+    target_host: what the CPU's part of a program for another device is compiled for; default: the target's `host`, else "llvm".
+
     Raises CompileError where a program cannot be lowered, TypeError for what is no program.
     """
-    del target_host, options
+    del options
+    if isinstance(mod, Mapping):
+        return _build_parts({Target(t): _module_of(m, name) for t, m in mod.items()}, target_host)
+    given = _module_of(mod, name)
+    chosen = Target(target) if target is not None else Target.current() or Target("llvm")
+    parts: dict[Target, IRModule] = {}
+    for v, f in given.functions.items():
+        own = attrs_of(f).get("target")
+        where = Target(own) if own is not None and isinstance(f, PrimFunc) else chosen
+        part = parts.setdefault(where, IRModule({}, dict(given.attrs)))
+        part.functions[v] = f
+    return _build_parts(parts or {chosen: given}, target_host)
+
+
+def _build_parts(parts: Mapping[Target, IRModule], target_host: str | Target | None) -> Module:
+    """One module a target, the host's in front: it finds the functions of the others."""
+    built: list[Module] = []
+    for where, part in parts.items():
+        backend = backends().get(where.kind.name)
+        if backend is None:
+            raise CompileError.at(
+                "TW0651",
+                f"target {where} has no code generator yet",
+                hint="`tilewright targets` lists what there is",
+            )
+        if target_host is not None:
+            where = where.with_host(target_host)
+        built.append(backend.load(backend.build)(part, where))
+    built.sort(key=lambda m: m.type_key not in ("llvm", "c"))
+    for other in built[1:]:
+        built[0].import_module(other)
+    return built[0]
+
+
+def build_llvm(mod: IRModule, target: Target) -> Module:
+    """Machine code for a CPU."""
+    from tilewright.backends.llvm.artifact import module
+
+    return module(compile_module(mod, target))
+
+
+def _module_of(mod: Any, name: str) -> IRModule:
+    """What is given to `build` as a module."""
     if isinstance(mod, PrimFunc):
         mod = IRModule.from_expr(mod, None if name == "main" else name)
     scheduled = getattr(mod, "mod", None)
@@ -99,10 +147,7 @@ def build(
         mod = scheduled
     if not isinstance(mod, IRModule):
         raise TypeError(f"build takes an IRModule or a PrimFunc, not {type(mod).__name__}")
-    from tilewright.backends.llvm.artifact import module
-
-    chosen = Target(target) if target is not None else Target.current() or Target("llvm")
-    return module(compile_module(mod, chosen))
+    return mod
 
 
 def lower(mod: IRModule | PrimFunc, name: str = "main", **options: Any) -> IRModule:

@@ -71,9 +71,13 @@ class Target:
 
     _stack: ClassVar[list[Target]] = []
 
-    def __init__(self, target: str | Mapping[str, Any] | Target = "llvm", host: str | Target | None = None) -> None:
+    def __init__(
+        self, target: str | Mapping[str, Any] | Target = "llvm", host: str | Mapping[str, Any] | Target | None = None
+    ) -> None:
+        given_host: Any = host
         if isinstance(target, Target):
             name, options = target.kind.name, dict(target.attrs)
+            given_host = host if host is not None else target.host
         elif isinstance(target, str):
             name, options = _parse(target)
         else:
@@ -87,7 +91,7 @@ class Target:
             raise CompileError.at("TW0901", f"unknown target kind {name!r}", hint=f"known kinds: {known}")
         self.kind = KINDS[name]
         self.attrs: dict[str, Any] = options
-        self.host: Target | None = Target(host) if host is not None else None
+        self.host: Target | None = Target(given_host) if given_host is not None else None
 
     @cached_property
     def is_host(self) -> bool:
@@ -150,6 +154,10 @@ class Target:
     def keys(self) -> list[str]:
         """Tags of the target, most special first."""
         return [*self.attrs.get("keys", ()), *self.kind.default_keys]
+
+    def with_host(self, host: str | Mapping[str, Any] | Target | None) -> Target:
+        """The same target whose host part is compiled for `host`."""
+        return Target(self, host)
 
     def cache_key(self) -> str:
         """Text that two targets share only if they give the same machine code."""

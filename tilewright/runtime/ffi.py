@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import dtype as dt
+from tilewright.runtime.device import api_of, required_api
 from tilewright.runtime.dtypes import numpy_name
 from tilewright.runtime.subbyte import SUBBYTE, pack, unpack
 from tilewright.support.lazy import resolve
@@ -52,6 +53,11 @@ _DEVICE_CODES = {"llvm": 1, "stackvm": 1, "cpu": 1, "c": 1, "hybrid": 1, "cuda":
                  "metal": 8, "rocm": 10, "webgpu": 15, "hexagon": 16}  # fmt: skip
 
 
+_ATTRIBUTES = frozenset(
+    ["max_threads_per_block", "warp_size", "max_shared_memory_per_block", "compute_version", "device_name", "max_clock_rate", "multi_processor_count", "max_thread_dimensions", "api_version", "driver_version", "l2_cache_size_bytes", "total_global_memory", "available_global_memory"]
+)
+
+
 class Device(_core.Device):  # type: ignore[misc]
     """A device: `device_type` (DLPack's number) and `device_id`."""
 
@@ -67,11 +73,29 @@ class Device(_core.Device):  # type: ignore[misc]
 
     @property
     def exist(self) -> bool:
-        """Is there such a device? Only the CPU is used by this runtime."""
-        return self.device_type == 1 and self.device_id == 0
+        """Is there such a device here?"""
+        if self.device_type == 1:
+            return self.device_id == 0
+        api = api_of(self.device_type)
+        return api is not None and api.reason() is None and self.device_id < api.count()
 
-    def sync(self) -> None:
+    def sync(self, stream: Any = None) -> None:
         """Wait for the work on the device; work on the CPU is done when its call returns."""
+        del stream
+        if self.device_type != 1:
+            required_api(self.device_type, self.device_id).sync(self.device_id)
+
+    def __getattr__(self, name: str) -> Any:
+        """What is known of the device: `max_threads_per_block`, `warp_size`, `max_shared_memory_per_block`, `compute_version`,
+        `device_name`, `max_clock_rate`, `multi_processor_count`, `max_thread_dimensions`, `total_global_memory`, ...
+
+        None for the CPU, and where the device does not say. Raises CompileError TW0670 where there is no such device.
+        """
+        if name not in _ATTRIBUTES:
+            raise AttributeError(f"a device has no attribute {name!r}")
+        if self.device_type == 1:
+            return None
+        return required_api(self.device_type, self.device_id).attributes(self.device_id).get(name)
 
 
 class NDArray(_core.Tensor):  # type: ignore[misc]
@@ -89,7 +113,8 @@ class NDArray(_core.Tensor):  # type: ignore[misc]
         Raises ValueError where shapes differ and TypeError where `target` is neither array nor device.
         """
         if isinstance(target, _core.Device):
-            return tensor_from(to_numpy(self).copy())
+            fresh = allocate(self.shape, str(self.dtype), target)
+            return fresh.copyfrom(self)
         if not isinstance(target, NDArray):
             raise TypeError(f"copyto takes an array or a device, got {type(target).__name__}")
         return target.copyfrom(self)
@@ -99,16 +124,23 @@ class NDArray(_core.Tensor):  # type: ignore[misc]
 
         Raises ValueError where the shapes differ.
         """
-        value = to_numpy(source) if isinstance(source, _core.Tensor) else np.asarray(source)
-        if value.shape != self.shape:
-            raise ValueError(f"cannot copy an array of shape {value.shape} into one of shape {self.shape}")
-        write(self, value)
+        value = source if isinstance(source, _core.Tensor) else np.asarray(source)
+        if tuple(value.shape) != tuple(self.shape):
+            raise ValueError(
+                f"cannot copy an array of shape {tuple(value.shape)} into one of shape {tuple(self.shape)}"
+            )
+        if is_on_cpu(self):
+            write(self, to_numpy(value) if isinstance(value, _core.Tensor) else value)
+        else:
+            to_device(self, value)
         return self
 
     def __getitem__(self, index: Any) -> Any:
         return to_numpy(self)[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if not is_on_cpu(self):
+            raise TypeError(f"elements of an array on {self.device} cannot be set; copyfrom() copies a whole array")
         whole = to_numpy(self)
         whole[index] = to_numpy(value) if isinstance(value, _core.Tensor) else value
         if str(self.dtype) in SUBBYTE:
@@ -270,9 +302,12 @@ def write(tensor: Any, value: Any) -> None:
 
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
-    """A numpy view of a CPU tensor (of ours or of anything with DLPack); ml_dtypes where numpy has no such type.
+    """A numpy view of a CPU tensor (of ours or of anything with DLPack), a copy of one on another device; ml_dtypes where numpy
+    has no such type.
 
     Of int4 and uint4, whose elements share bytes, a copy: `write` writes them."""
+    if isinstance(tensor, _core.Tensor) and not is_on_cpu(tensor):
+        return from_device(tensor)
     name = str(getattr(tensor, "dtype", ""))
     if name in SUBBYTE and isinstance(tensor, _core.Tensor):
         return unpack(_bytes_of(tensor), tuple(tensor.shape), name)
@@ -282,12 +317,19 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     return np.from_dlpack(tensor)
 
 
-def allocate(shape: Sequence[int], dtype: str) -> Any:
-    """A new, uninitialised NDArray, 64-byte aligned."""
+def is_on_cpu(tensor: Any) -> bool:
+    """Is the tensor in memory that the CPU reads?"""
+    return int(tensor.device.dlpack_device_type()) in (1, 3)
+
+
+def allocate(shape: Sequence[int], dtype: str, device: Any = None) -> Any:
+    """A new, uninitialised NDArray, 64-byte aligned, on the CPU or on `device`."""
     n = len(shape)
     for d in shape:
         if not isinstance(d, (int, np.integer)) or d < 0:
             raise ValueError(f"a shape consists of whole numbers from 0 on, got {tuple(shape)}")
+    if device is not None and int(device.dlpack_device_type()) != 1:
+        return _on_device(tuple(int(d) for d in shape), dtype, int(device.dlpack_device_type()), int(device.index))
     from_pool: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(
         resolve("runtime.pool")().addresses["tw_tensor_alloc"]
     )
@@ -306,6 +348,89 @@ def allocate(shape: Sequence[int], dtype: str) -> Any:
     made = _SAFE_CALL(call)
     address = ctypes.cast(made, ctypes.c_void_p).value
     return _as_ndarray(lambda: function_at(int(address or 0), made)())
+
+
+class _Managed(ctypes.Structure):
+    """DLPack's DLManagedTensorVersioned."""
+
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", _DLTensor)]  # fmt: skip
+
+
+_ALIVE: dict[int, tuple[Any, ...]] = {}
+"""What belongs to the tensors of devices that are alive, by the address of their block."""
+
+
+def _drop(address: int) -> None:
+    entry = _ALIVE.pop(address, None)
+    if entry is not None:
+        entry[0].free(entry[1])
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_drop)
+
+
+def _on_device(shape: tuple[int, ...], dtype: str, device_type: int, index: int) -> Any:
+    """A tensor in the memory of a device. Raises CompileError TW0670 where there is no such device."""
+    api = required_api(device_type, index)
+    word, n = dl_dtype(dtype), len(shape)
+    size = (int(np.prod(shape, dtype=np.int64)) * (word >> 8 & 255) * (word >> 16) + 7) // 8
+    handle = api.allocate(index, max(size, 4))
+    dims, strides = (ctypes.c_int64 * max(n, 1))(*shape), (ctypes.c_int64 * max(n, 1))()
+    step = 1
+    for i in reversed(range(n)):
+        strides[i], step = step, step * shape[i]
+    inner = _DLTensor(handle, device_type, index, n, word & 255, word >> 8 & 255, word >> 16, ctypes.addressof(dims),
+                      ctypes.addressof(strides), 0)  # fmt: skip
+    block = _Managed(1, 1, None, ctypes.cast(_DELETER, ctypes.c_void_p).value, 0, inner)
+    address = ctypes.addressof(block)
+    _ALIVE[address] = (api, handle, block, dims, strides)
+
+    def call(_: Any, args: Any, count: int, result: Any) -> int:
+        out = ctypes.c_void_p()
+        if ffi.LIB.TVMFFITensorFromDLPackVersioned(ctypes.c_void_p(address), 0, 0, ctypes.byref(out)):
+            return -1
+        filled = ctypes.cast(result, ctypes.POINTER(_Any))
+        filled[0].type_index, filled[0].value = 70, out.value
+        return 0
+
+    made = _SAFE_CALL(call)
+    where = ctypes.cast(made, ctypes.c_void_p).value
+    return _as_ndarray(lambda: function_at(int(where or 0), made)())
+
+
+def _size_of(tensor: Any) -> int:
+    word = dl_dtype(str(tensor.dtype))
+    return (int(np.prod(tensor.shape, dtype=np.int64)) * (word >> 8 & 255) * (word >> 16) + 7) // 8
+
+
+def from_device(tensor: Any) -> np.ndarray[Any, Any]:
+    """The contents of a tensor on a device, as a new numpy array."""
+    device = tensor.device
+    api = required_api(int(device.dlpack_device_type()), int(device.index))
+    element = dt.to_numpy(str(tensor.dtype))
+    out = np.empty(tuple(tensor.shape), element)
+    if out.size:
+        api.download(int(device.index), int(tensor.data_ptr()), out.reshape(-1).view(np.uint8))
+    return out
+
+
+def to_device(tensor: Any, value: Any) -> None:
+    """Copy an array (numpy, or a tensor anywhere) into a tensor on a device."""
+    device = tensor.device
+    kind, index = int(device.dlpack_device_type()), int(device.index)
+    api = required_api(kind, index)
+    size = _size_of(tensor)
+    if size == 0:
+        return
+    if isinstance(value, _core.Tensor) and not is_on_cpu(value):
+        same = (int(value.device.dlpack_device_type()), int(value.device.index)) == (kind, index)
+        if same and str(value.dtype) == str(tensor.dtype):
+            api.copy(index, int(value.data_ptr()), int(tensor.data_ptr()), size)
+            return
+    source = to_numpy(value) if isinstance(value, _core.Tensor) else np.asarray(value)
+    data = np.ascontiguousarray(source.astype(dt.to_numpy(str(tensor.dtype)), copy=False))
+    api.upload(index, int(tensor.data_ptr()), data.reshape(-1).view(np.uint8))
 
 
 def dl_dtype(dtype: str) -> int:

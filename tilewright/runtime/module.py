@@ -6,7 +6,7 @@ mod.export_library("m.so");  tvm.runtime.load_module("m.so")["f"]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,43 @@ from tilewright.runtime.timing import BenchmarkResult, evaluator
 from tilewright.support.diagnostics import CompileError
 from tilewright.support.lazy import resolve
 
-__all__ = ["BenchmarkResult", "Module", "enabled", "load_module"]
+__all__ = ["BenchmarkResult", "LazyFunctions", "Module", "enabled", "load_module"]
+
+
+class LazyFunctions(Mapping[str, Any]):
+    """Functions that come to be when the first one is taken: `names`, and what makes them all."""
+
+    def __init__(self, names: Sequence[str], make: Callable[[], Mapping[str, Any]]) -> None:
+        self._names, self._make = tuple(names), make
+        self._made: Mapping[str, Any] | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        if self._made is None:
+            self._made = self._make()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
 
 class Module:
     """Compiled functions by name. `artifact`: what they were made from (needed for exporting); `keep`: what must stay alive."""
 
     entry_name = "main"
+    _type_key = "llvm"
 
     def __init__(
         self, functions: Mapping[str, Any], artifact: Artifact, keep: Any = None, path: str | None = None
     ) -> None:
-        self._functions = dict(functions)
+        self._functions: Mapping[str, Any] = functions if isinstance(functions, LazyFunctions) else dict(functions)
         self.artifact = artifact
         self._keep = keep
         self._imports: list[Module] = []
@@ -117,7 +142,7 @@ class Module:
     @property
     def type_key(self) -> str:
         """The kind of module."""
-        return "library" if self.path else "llvm"
+        return "library" if self.path else self._type_key
 
     kind = type_key
 
@@ -139,7 +164,7 @@ class Module:
         One run warms up; then `repeat` times the mean of `number` runs, more of them where a repeat is shorter than
         `min_repeat_ms`. Calls cost about 0.2 us themselves.
         """
-        del dev, limit_zero_time_iterations
+        del limit_zero_time_iterations
         if f_preproc:
             raise ValueError("f_preproc is not supported; use cache_flush_bytes to flush caches between repeats")
         timed = evaluator(
@@ -150,6 +175,7 @@ class Module:
             cooldown_interval_ms=cooldown_interval_ms,
             repeats_to_cooldown=repeats_to_cooldown,
             cache_flush_bytes=cache_flush_bytes,
+            sync=getattr(dev, "sync", None) if getattr(dev, "device_type", 1) != 1 else None,
         )
 
         def run(*args: Any) -> BenchmarkResult:
@@ -200,5 +226,12 @@ def load_module(path: str | PathLike[str], fmt: str = "") -> Module:
 
 
 def enabled(target: str) -> bool:
-    """Can modules of this kind of target be built and run here? Only "llvm" (and "cpu", its device) so far."""
-    return target.split()[0] in ("llvm", "cpu") if target.strip() else False
+    """Can modules of this kind of target ("llvm", "c", "cuda", "opencl", "webgpu", ...) be built and run here? `tilewright targets` says
+    why not."""
+    words = target.split()
+    if not words:
+        return False
+    if words[0] in ("cpu", "stackvm"):
+        return words[0] == "cpu"
+    found = resolve("backends.find")(words[0])
+    return found is not None and found.runs() is None

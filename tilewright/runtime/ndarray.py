@@ -12,7 +12,10 @@ import numpy as np
 
 from tilewright.ir import dtype as dt
 
-__all__ = ["array", "convert", "cpu", "cuda", "device", "empty", "from_dlpack", "numpyasarray", "tensor"]
+__all__ = [
+    "array", "cl", "convert", "cpu", "cuda", "device", "empty", "from_dlpack", "gpu", "metal", "numpyasarray", "opencl", "rocm", "tensor",
+    "vulkan", "webgpu",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -41,38 +44,46 @@ def cpu(index: int = 0) -> Any:
     return device("cpu", index)
 
 
-def cuda(index: int = 0) -> Any:
-    """A CUDA GPU, as a name; this runtime runs on the CPU."""
-    return device("cuda", index)
+def _kind(name: str, text: str) -> Any:
+    def make(index: int = 0) -> Any:
+        return device(name, index)
+
+    make.__doc__ = text
+    make.__name__ = make.__qualname__ = name
+    return make
 
 
-def _check_device(where: Any) -> None:
-    if where is None:
-        return
-    kind = getattr(where, "dlpack_device_type", lambda: 1)()
-    if int(kind) != 1:
-        raise ValueError(f"arrays live in the memory of the CPU; {where} is no device of this runtime")
+cuda = gpu = _kind("cuda", "A CUDA GPU.")
+opencl = cl = _kind("opencl", "A device of OpenCL.")
+metal = _kind("metal", "A GPU of Apple's.")
+vulkan = _kind("vulkan", "A device of Vulkan.")
+rocm = _kind("rocm", "A GPU of AMD's.")
+webgpu = _kind("webgpu", "A device of WebGPU.")
+
+
+def _where(where: Any) -> Any:
+    return device(where) if isinstance(where, str) else where
 
 
 def empty(shape: int | Sequence[int], dtype: str = "float32", device: Any = None, mem_scope: str | None = None) -> Any:
     """A new array whose contents are undefined. Raises ValueError for a bad shape, dtype or device."""
     from tilewright.runtime import ffi
 
-    del mem_scope
-    _check_device(device)
+    if mem_scope not in (None, "", "global"):
+        raise ValueError(f"arrays live in the global memory of a device, not in {mem_scope!r}")
     dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    return ffi.allocate(dims, str(dtype))
+    return ffi.allocate(dims, str(dtype), _where(device))
 
 
 def array(arr: Any, device: Any = None, mem_scope: str | None = None) -> Any:
-    """A new array with the contents of `arr`: numpy, nested lists, a tensor with DLPack. Always a copy.
+    """A new array on `device` (the CPU) with the contents of `arr`: numpy, nested lists, a tensor with DLPack. Always a copy.
 
     Lists take numpy's dtype, but float64 becomes float32, as in the field's `nd.array`.
     """
     from tilewright.runtime import ffi
 
-    del mem_scope
-    _check_device(device)
+    if mem_scope not in (None, "", "global"):
+        raise ValueError(f"arrays live in the global memory of a device, not in {mem_scope!r}")
     if hasattr(arr, "__dlpack__") and not isinstance(arr, np.ndarray):
         source = ffi.to_numpy(ffi.tensor_from(arr))
     else:
@@ -82,11 +93,11 @@ def array(arr: Any, device: Any = None, mem_scope: str | None = None) -> Any:
             source = source.astype(np.float32)
     name = str(source.dtype)
     try:
-        out = ffi.allocate(source.shape, dt.parse(name) and name)
+        out = ffi.allocate(source.shape, dt.parse(name) and name, _where(device))
     except ValueError as e:
         raise ValueError(f"cannot make an array of {type(arr).__name__} with dtype {name}: {e}") from None
     if source.size:
-        ffi.write(out, source)
+        out.copyfrom(source)
     return out
 
 

@@ -71,9 +71,10 @@ def evaluator(
     cooldown_interval_ms: float = 0,
     repeats_to_cooldown: int = 1,
     cache_flush_bytes: int = 0,
+    sync: Callable[[], Any] | None = None,
 ) -> Callable[..., BenchmarkResult]:
     """A function that runs `function(*args)` once to warm up and then measures it: `repeat` times the mean of `number`
-    runs, where `number` is raised until a repeat lasts `min_repeat_ms`. Raises ValueError for counts below 1."""
+    runs, where `number` is raised until a repeat lasts `min_repeat_ms`. `sync` waits for a device; it is part of what is measured. Raises ValueError for counts below 1."""
     if number < 1 or repeat < 1:
         raise ValueError(f"number and repeat must be at least 1, got {number} and {repeat}")
 
@@ -81,10 +82,14 @@ def evaluator(
         begin = time.perf_counter()
         for _ in range(count):
             function(*args)
+        if sync is not None:
+            sync()
         return time.perf_counter() - begin
 
     def run(*args: Any) -> BenchmarkResult:
         function(*args)
+        if sync is not None:
+            sync()
         count = number
         flush = _flush(cache_flush_bytes)
         results: list[float] = []

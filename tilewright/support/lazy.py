@@ -27,6 +27,8 @@ LAZY: dict[str, str] = {
     "artifact.link": "tilewright.backends.llvm.artifact:link_in_process",
     "artifact.write": "tilewright.backends.llvm.artifact:write",
     "artifact.load": "tilewright.backends.llvm.artifact:load",
+    "backends.find": "tilewright.backends.registry:find",
+    "backends.device": "tilewright.backends.registry:device_api",
     "ops.root": "tilewright.ops.api:ROOT",
     "relax.call": "tilewright.relax.calls:call_function",
     "relax.build": "tilewright.driver.vm:build",

@@ -1,0 +1,5 @@
+"""Machine code by LLVM."""
+
+from tilewright.ir.backend import Backend
+
+BACKEND = Backend("llvm", ("llvm",), "machine code", "tilewright.driver.build:build_llvm")

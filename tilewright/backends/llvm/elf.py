@@ -145,3 +145,23 @@ def library_problem(path: Path, arch: str) -> tuple[str, str] | None:
         if kind == 1 and offset + in_file > size:
             return "damaged", f"it has only {size} bytes"
     return None
+
+
+def exported_names(path: Path) -> list[str]:
+    """The global symbols that a 64-bit little-endian ELF library defines for others; none for other files."""
+    data = path.read_bytes()
+    if data[:6] != b"\x7fELF\x02\x01":
+        return []
+    fields = _HEADER.unpack(data[:64])
+    start, count = fields[6], fields[12]
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * 64) for i in range(count)]
+    found: list[str] = []
+    for header in headers:
+        if header[1] != 11:  # SHT_DYNSYM
+            continue
+        strings = headers[header[6]][4]
+        for at in range(header[4], header[4] + header[5], 24):
+            name, info, _, section = struct.unpack_from("<IBBH", data, at)
+            if info >> 4 and name and section:
+                found.append(data[strings + name : data.index(b"\0", strings + name)].decode())
+    return sorted(found)

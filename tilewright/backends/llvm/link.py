@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.backends.llvm import artifact as files
-from tilewright.backends.llvm.elf import DataObject, library_problem
+from tilewright.backends.llvm.elf import DataObject, exported_names, library_problem
 from tilewright.backends.llvm.pool import pool, runtime_object
 from tilewright.backends.llvm.runtime_ir import system_of
 from tilewright.ir.target import host_info
@@ -216,6 +216,10 @@ def load_shared(path: Path) -> Module:
         library = ctypes.CDLL(str(path.resolve()))
     except OSError as e:
         raise _not_loadable(path, str(e)) from e
+    if not _is_ours(library):
+        foreign = _plain_functions(library, path)
+        if foreign:
+            return foreign
     table = _metadata(library, path)
     files.check_format(path, table)
     artifact = files.from_metadata(table, {}, [], library)
@@ -223,6 +227,26 @@ def load_shared(path: Path) -> Module:
     shared.bind(_address(library, "__tw_bind"))
     functions = {name: function_at(_address(library, files.PREFIX + name), library) for name in artifact.entries}
     return Module(functions, artifact, library, str(path))
+
+
+def _is_ours(library: ctypes.CDLL) -> bool:
+    try:
+        ctypes.c_char.in_dll(library, files.METADATA_SYMBOL)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain_functions(library: ctypes.CDLL, path: Path) -> Module | None:
+    """A library without metadata that has functions of the FFI, such as C sources of ours that a C compiler has made one of."""
+    from tilewright.runtime.ffi import function_at
+
+    names = [n.removeprefix(files.PREFIX) for n in exported_names(path) if n.startswith(files.PREFIX)]
+    if not names:
+        return None
+    functions = {n: function_at(_address(library, files.PREFIX + n), library) for n in names}
+    unknown = {n: {"inputs": [], "outputs": [], "returns_tuple": False, "graph": False} for n in names}
+    return Module(functions, Artifact({}, [], unknown, host_info().triple), library, str(path))
 
 
 def _address(library: ctypes.CDLL, symbol: str) -> int:

@@ -3,7 +3,7 @@
     ptr tw_check_tensor(ptr function, ptr parameter, ptr needs, ptr argument, i32 dtype, i32 ndim, i32 alignment, i32 any_strides)
 
 `argument` points to a value of the FFI (16 bytes). Returns its DLTensor if it is a tensor on the CPU with that dtype (a
-DLDataType as an int32) and rank, whose strides are row-major and compact (unless `any_strides`), and whose memory is there
+DLDataType as an int32) and rank, whose strides are row-major and compact (unless `any_strides`; its bits from 8 on may say another device type than the CPU's), and whose memory is there
 and aligned; else null, after raising a TypeError or ValueError that names the function, the parameter, what it got and what
 it needs (`needs`: "float32 [n, 4]"). Sizes are for the caller to check.
 """
@@ -25,6 +25,11 @@ _TEXTS = {
     "rank": "%s(): parameter '%s' must have %d dimension%s (%s), got %d",
     "dtype": "%s(): parameter '%s' must be of dtype %s, got %s",
     "device": "%s(): parameter '%s' must be in the memory of the CPU (device type 1), got device type %d",
+    "other_device": "%s(): parameter '%s' must be on a device of type %d (%s), got device type %d; array.copyto(device) moves it",
+    "device_2": "CUDA",
+    "device_4": "OpenCL",
+    "device_15": "WebGPU",
+    "device_any": "no CPU",
     "strides": "%s(): parameter '%s' must be row-major and compact: its strides are (%s), they must be (%s)",
     "no_data": "%s(): parameter '%s' has a null data pointer",
     "misaligned": "%s(): parameter '%s' must be aligned to %d bytes, its address is %d past that",
@@ -109,15 +114,21 @@ kind:
 place:
   %device_at = getelementptr i8, ptr %dl, i64 8
   %device = load i32, ptr %device_at, align 4
-  %on_cpu = icmp eq i32 %device, 1
-  br i1 %on_cpu, label %size, label %bad_device
+  %elsewhere = lshr i32 %any_strides, 8
+  %on_host = icmp eq i32 %elsewhere, 0
+  %right_device = select i1 %on_host, i32 1, i32 %elsewhere
+  %in_place = icmp eq i32 %device, %right_device
+  br i1 %in_place, label %size, label %bad_place
+bad_place:
+  br i1 %on_host, label %bad_device, label %other_device.
 size:
   %shape_at = getelementptr i8, ptr %dl, i64 24
   %shape = load ptr, ptr %shape_at, align 8
   %strides_at = getelementptr i8, ptr %dl, i64 32
   %strides = load ptr, ptr %strides_at, align 8
   %dense = icmp eq ptr %strides, null
-  %free = icmp ne i32 %any_strides, 0
+  %any = and i32 %any_strides, 255
+  %free = icmp ne i32 %any, 0
   %unchecked = or i1 %dense, %free
   br label %loop
 loop:
@@ -167,6 +178,14 @@ bad_rank.:
   %one = icmp eq i32 %ndim, 1
   %ending = select i1 %one, ptr @check.singular, ptr @check.plural
   br label %bad_rank
+other_device.:
+  %is_cuda = icmp eq i32 %elsewhere, 2
+  %is_opencl = icmp eq i32 %elsewhere, 4
+  %is_webgpu = icmp eq i32 %elsewhere, 15
+  %name0 = select i1 %is_cuda, ptr @check.device_2, ptr @check.device_any
+  %name1 = select i1 %is_opencl, ptr @check.device_4, ptr %name0
+  %device_name = select i1 %is_webgpu, ptr @check.device_15, ptr %name1
+  br label %other_device
 bad_dtype.:
   %wanted = call ptr @tw_dtype_name(i32 %dtype)
   %found = call ptr @tw_dtype_name(i32 %word)
@@ -202,6 +221,7 @@ def _check_layer() -> str:
         _raise("bad_rank", "value_error", "rank", ", i32 %ndim, ptr %ending, ptr %needs, i32 %rank"),
         _raise("bad_dtype", "type_error", "dtype", ", ptr %wanted, ptr %found"),
         _raise("bad_device", "value_error", "device", ", i32 %device"),
+        _raise("other_device", "value_error", "other_device", ", i32 %elsewhere, ptr %device_name, i32 %device"),
         _raise("bad_strides", "value_error", "strides", ", ptr %text1, ptr %text2"),
         _raise("no_data", "value_error", "no_data", ""),
         _raise("misaligned", "value_error", "misaligned", ", i32 %alignment, i32 %past"),

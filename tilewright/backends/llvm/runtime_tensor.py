@@ -212,11 +212,11 @@ call:
 }
 """
 
-_TYPE_NAMES = {
+TYPE_NAMES = {
     0: "None", 1: "an int", 2: "a bool", 3: "a float", 4: "a pointer", 5: "a dtype", 6: "a device", 7: "a tensor", 8: "a str",
     11: "a str", 65: "a str", 66: "bytes", 68: "a function", 69: "a shape", 70: "a tensor", 71: "a list or tuple", 72: "a dict",
 }  # fmt: skip
-_DTYPE_NAMES = {
+DTYPE_NAMES = {
     f"{name}{bits}": code | bits << 8 | 1 << 16
     for name, code, widths in (("int", 0, (4, 8, 16, 32, 64)), ("uint", 1, (1, 4, 8, 16, 32, 64)), ("float", 2, (16, 32, 64)), ("bfloat", 4, (16,)), ("complex", 5, (64, 128)))
     for bits in widths
@@ -252,8 +252,8 @@ def _names(function: str, table: dict[int, str], otherwise: str) -> str:
 TENSOR_LAYER = "\n".join(
     [
         _TENSORS,
-        _names("tw_type_name", _TYPE_NAMES, "an object of another type"),
-        _names("tw_dtype_name", {word: name for name, word in _DTYPE_NAMES.items()}, "another dtype"),
+        _names("tw_type_name", TYPE_NAMES, "an object of another type"),
+        _names("tw_dtype_name", {word: name for name, word in DTYPE_NAMES.items()}, "another dtype"),
     ]
 )
 """The definitions; `$OWN$` and `$HIDDEN$` stand as in runtime_ir.py."""

@@ -139,6 +139,7 @@ class _Builder:
         self.n_out = int(attrs.get("num_outputs", 0))
         self.n_in = len(f.params) - self.n_out
         self.returns_tuple = bool(attrs.get("returns_tuple", False))
+        self.device = int(attrs.get("device_type", _CPU))  # where the memory of tensors must be
         self.self_, self.ret = Var("self", "handle"), Var("ret", "handle")
         self.args = _View(Var("args", "handle"))
         self.num_args = Var("num_args", "int32")
@@ -279,8 +280,8 @@ class _Builder:
             self.args.at(2 * i),
             const(dtype_word(b.dtype), "int32"),
             const(len(b.shape), "int32"),
-            const(min(bytes_ & -bytes_, 16), "int32"),
-            const(int(bool(b.strides)), "int32"),
+            const(min(bytes_ & -bytes_, 16) if self.device == _CPU else 1, "int32"),
+            const(int(bool(b.strides)) | (0 if self.device == _CPU else self.device << 8), "int32"),
         )
         if i < self.n_in:
             return check
