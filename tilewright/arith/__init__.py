@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.arith import expr
 
 if TYPE_CHECKING:
-    from tilewright.arith.analyzer import Analyzer, ConstIntBound, ModularSet
+    from tilewright.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
     from tilewright.arith.int_set import (
         IntervalSet,
         IntSet,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tilewright.arith.linear import detect_linear_equation, linear_form
 
 _LAZY = {
-    "analyzer": ("Analyzer", "ConstIntBound", "ModularSet"),
+    "analyzer": ("Analyzer", "ConstIntBound", "Extension", "ModularSet", "ProofStrength"),
     "int_set": ("IntSet", "IntervalSet", "estimate_region_lower_bound", "estimate_region_upper_bound", "eval_set"),
     "iter_expr": ("IterMapExpr", "IterMark", "IterSplitExpr", "IterSumExpr", "normalize_iter_map_to_expr"),
     "iter_map": ("IterMapLevel", "IterMapResult", "detect_iter_map", "iter_map_simplify", "normalize_to_iter_sum"),

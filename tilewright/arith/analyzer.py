@@ -8,35 +8,63 @@
     with ana.constraint_scope(x < 8):
         ana.can_prove(x * 16 + i < 128)       # True
 
-Integers of 32 and 64 bits are taken not to overflow. How it works stands in `simplify/core.py`.
+Integers of 32 and 64 bits are taken not to overflow. `simplify` is rewriting by rules (`rewrite/`), then the canonical form
+(`canonical.py`). What these cannot decide, `can_prove` with `ProofStrength.SYMBOLIC_BOUND` and `can_prove_equal` ask of the
+prover on polynomials (`simplify/core.py`), which also knows symbolic bounds.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tilewright.arith import expr as ex
-from tilewright.arith.expr import ExprLike, IntImm, PrimExpr, Var, convert
-from tilewright.arith.facts import INF
+from tilewright.arith.build import match_dtypes
+from tilewright.arith.canonical import Canonical
+from tilewright.arith.constraints import Constraints
+from tilewright.arith.expr import ExprLike, FloatImm, IntImm, PrimExpr, StringImm, Var, convert
 from tilewright.arith.linear import expr_key
-from tilewright.arith.poly import combine, constant_of, scale
-from tilewright.arith.simplify.core import Simplifier
+from tilewright.arith.poly import combine, scale
+from tilewright.support.diagnostics import CompileError, Diagnostic
 
-__all__ = ["Analyzer", "ConstIntBound", "ModularSet", "simplify"]
+if TYPE_CHECKING:
+    from tilewright.arith.int_set import IntSet
+    from tilewright.arith.simplify.core import Simplifier
+
+__all__ = ["Analyzer", "ConstIntBound", "Extension", "ModularSet", "ProofStrength", "simplify"]
+
+POS_INF, NEG_INF = (1 << 63) - 1, -(1 << 63) + 1
 
 
-class ConstIntBound(NamedTuple):
-    """The integers from `min_value` to `max_value`; where there is no bound, `NEG_INF` or `POS_INF`."""
+class ProofStrength(enum.IntEnum):
+    """How hard `can_prove` tries."""
 
+    DEFAULT = 0
+    SYMBOLIC_BOUND = 1
+
+
+class Extension(enum.Flag):
+    """Simplifications that are off unless asked for (`Analyzer.enabled_extensions`)."""
+
+    NoExtensions = 0
+    TransitivelyProveInequalities = 1
+    ConvertBooleanToAndOfOrs = 2
+    ApplyConstraintsToBooleanBranches = 4
+    ComparisonOfProductAndSum = 8
+
+
+class _BoundFields(NamedTuple):
     min_value: int
     max_value: int
 
 
-ConstIntBound.POS_INF = (1 << 63) - 1  # pyright: ignore[reportAttributeAccessIssue]
-ConstIntBound.NEG_INF = -(1 << 63) + 1  # pyright: ignore[reportAttributeAccessIssue]
-POS_INF, NEG_INF = (1 << 63) - 1, -(1 << 63) + 1
+class ConstIntBound(_BoundFields):
+    """The integers from `min_value` to `max_value`; where there is no bound, `NEG_INF` or `POS_INF`."""
+
+    POS_INF: ClassVar[int] = POS_INF
+    NEG_INF: ClassVar[int] = NEG_INF
 
 
 class ModularSet(NamedTuple):
@@ -46,147 +74,215 @@ class ModularSet(NamedTuple):
     base: int
 
 
-class Analyzer:
+class Analyzer(Constraints):
     """Reasons about integer expressions under what it was told: ranges, values, conditions."""
 
     def __init__(self) -> None:
-        self._s = Simplifier()
+        super().__init__()
+        self._canonical: Canonical | None = None
+        self._prover: Simplifier | None = None
 
     # ---- telling it ------------------------------------------------------------------------------------------------------
 
     def bind(self, var: Var, value: Any, allow_override: bool = False) -> None:
-        """Say what a variable is: of a Range (anything with `min` and `extent`), or equal to an expression."""
-        del allow_override
-        s = self._s
+        """Say what a variable is: of a Range (anything with `min` and `extent`), or equal to an expression.
+
+        Raises CompileError (TW0952) where it is already known to be something else, unless `allow_override`.
+        """
         if not isinstance(value, (PrimExpr, int)) and hasattr(value, "extent"):
-            s.values.pop(var, None)
-            low, extent = convert(value.min), convert(value.extent)
+            low, extent = ex.cast(convert(value.min), var.dtype), ex.cast(convert(value.extent), var.dtype)
             if isinstance(extent, IntImm) and extent.value == 1:
-                s.values[var] = low
-                s.forget()
-                return
-            a, n = s.poly(ex.cast(low, var.dtype)), s.poly(ex.cast(extent, var.dtype))
-            last = combine(combine(a, n), {(): -1})
-            number = s.atoms.intern(var)
-            s.facts.bounds[number] = (s.facts.bound(a)[0], s.facts.bound(last)[1])
-            s.facts.symbolic.pop(number, None)
-            if constant_of(last) is None or constant_of(a) is None:
-                s.facts.symbolic[number] = ([a], [last])
+                self.set_value(var, self.simplify(low))
+            else:
+                self.set_range(var, low, extent, allow_override)
         else:
-            s.values[var] = self.simplify(ex.cast(convert(value), var.dtype))
-        s.forget()
+            self.set_value(var, self.simplify(ex.cast(convert(value), var.dtype)))
 
-    def mark_global_non_neg_value(self, var: PrimExpr) -> None:
+    def update(self, var: Var, info: ConstIntBound | ModularSet | IntSet, override: bool = False) -> None:
+        """Say that a variable lies in a bound, in a modular set, or in an IntSet.
+
+        Raises TypeError for other information.
+        """
+        if isinstance(info, ConstIntBound):
+            low = ex_inf(info.min_value)
+            high = ex_inf(info.max_value)
+            self.set_bound(var, (low, high), override)
+        elif isinstance(info, ModularSet):
+            self.set_spacing(var, info.coeff, info.base, override)
+        elif hasattr(info, "min_value"):
+            self.set_domain(var, info)
+        else:
+            raise TypeError(f"no information about a variable: {info!r}; give a ConstIntBound, ModularSet or IntSet")
+
+    def mark_global_non_neg_value(self, value: PrimExpr) -> None:
         """Say that a value is never negative."""
-        self._s.not_negative(self._s.poly(var))
-        self._s.forget()
-
-    def update(self, var: Var, bound: ConstIntBound | ModularSet, override: bool = False) -> None:
-        """Say that a variable lies in a bound, or in a modular set."""
-        s = self._s
-        number = s.atoms.intern(var)
-        if isinstance(bound, ConstIntBound):
-            low = -INF if bound.min_value <= NEG_INF else bound.min_value
-            high = INF if bound.max_value >= POS_INF else bound.max_value
-            old = (-INF, INF) if override else s.facts.bounds.get(number, (-INF, INF))
-            s.facts.bounds[number] = (max(low, old[0]), min(high, old[1]))
-        else:
-            s.facts.remainders[number] = (bound.coeff, bound.base % bound.coeff if bound.coeff else bound.base)
-        s.forget()
+        self.note_fact(ex.GE(value, IntImm(value.dtype, 0)))
 
     @contextmanager
-    def constraint_scope(self, condition: ExprLike) -> Generator[None]:
+    def constraint_scope(self, constraint: ExprLike) -> Generator[None]:
         """In the body of the `with`, the condition holds."""
-        saved = self._s.enter(convert(condition))
+        saved = self.enter(convert(constraint))
         try:
             yield
         finally:
-            self._s.leave(saved)
+            self.leave(saved)
+
+    @property
+    def enabled_extensions(self) -> Extension:
+        """The simplifications that are on beyond the usual ones."""
+        return Extension(self.rewriter.extensions)
+
+    @enabled_extensions.setter
+    def enabled_extensions(self, flags: Extension | int) -> None:
+        self.rewriter.extensions = Extension(flags).value
+        self.canonical.extensions = self.rewriter.extensions
+        self.forget()
 
     # ---- asking it -------------------------------------------------------------------------------------------------------
 
+    @property
+    def canonical(self) -> Canonical:
+        """The canonical simplifier."""
+        if self._canonical is None:
+            self._canonical = Canonical(self.rewriter)
+            self._canonical.assume, self._canonical.retract = self.enter, self.leave
+            self._canonical.extensions = self.rewriter.extensions
+            self.listeners.append(self._canonical)
+        return self._canonical
+
+    @property
+    def _s(self) -> Simplifier:
+        """The prover on polynomials, told all that is known."""
+        if self._prover is None:
+            from tilewright.arith.simplify.core import Simplifier
+
+            self._prover = Simplifier()
+        self.tell(self._prover)
+        return self._prover
+
     def simplify(self, expr: ExprLike, steps: int = 2) -> PrimExpr:
-        """The simplest form known; the same object where nothing changes."""
+        """Rewritten by rules and brought to the canonical form, alternately, `steps` times in all (an odd number ends with
+        rules). After an even number of steps it goes on until nothing changes."""
         e = convert(expr)
-        if isinstance(e, (IntImm, ex.FloatImm, ex.StringImm)):
+        if isinstance(e, (IntImm, FloatImm, StringImm)):
             return e
-        out = self._s.simplify(e)
-        for _ in range(steps - 1):
-            again = self._s.simplify(out)
-            if again is out or expr_key(again) == expr_key(out):
-                break
-            out = again
+        out = e
+        for i in range(steps):
+            out = self.canonical.visit(out) if i % 2 else self.rewriter.visit(out)
+            if isinstance(out, (IntImm, FloatImm)):
+                return out
+        if steps % 2 == 0:
+            out = self.settled(out)
         return e if out is e or expr_key(out) == expr_key(e) else out
 
+    def settled(self, e: PrimExpr) -> PrimExpr:
+        """Simplified until nothing changes; of a cycle, the form that is first by its size."""
+        seen = {expr_key(e): e}
+        out = e
+        for _ in range(8):
+            out = self.canonical.visit(self.rewriter.visit(out))
+            key = expr_key(out)
+            if key in seen:
+                break
+            seen[key] = out
+        else:
+            return out
+        return seen[key] if len(seen) == 1 or seen[key] is list(seen.values())[-1] else self.least(seen, key)
+
+    def least(self, seen: dict[Any, PrimExpr], start: Any) -> PrimExpr:
+        """Of the forms that follow each other in a circle, always the same one."""
+        keys = list(seen)
+        cycle = keys[keys.index(start) :]
+        return seen[min(cycle, key=lambda k: (len(repr(seen[k])), repr(seen[k])))]
+
     def rewrite_simplify(self, expr: ExprLike) -> PrimExpr:
-        """As `simplify`: rules and normal forms are one here."""
-        return self.simplify(expr)
+        """Simplified by rules."""
+        return self.rewriter.visit(convert(expr))
 
     def canonical_simplify(self, expr: ExprLike) -> PrimExpr:
-        """As `simplify`, with products of sums multiplied out."""
-        e = convert(expr)
-        if e.dtype in ("int32", "int64"):
-            s = self._s
-            p = s.atoms.expand(s.poly(e))
-            return self.simplify(s.atoms.expr(p, e.dtype))
-        return self.simplify(e)
+        """Brought to the canonical form: sums of digits, multiplied out."""
+        return self.canonical.visit(convert(expr))
+
+    @property
+    def rewrite_simplify_stats(self) -> dict[str, int]:
+        """How many times rules were looked for."""
+        return {"rewrites_attempted": self.rewriter.steps}
+
+    def reset_rewrite_simplify_stats(self) -> None:
+        """Count from zero again."""
+        self.rewriter.steps = 0
 
     def const_int_bound(self, expr: ExprLike) -> ConstIntBound:
         """Bounds of an integer expression."""
-        low, high = self._bound(convert(expr))
-        return ConstIntBound(NEG_INF if low == -INF else int(low), POS_INF if high == INF else int(high))
-
-    def _bound(self, e: PrimExpr) -> tuple[Any, Any]:
-        s = self._s
-        if e.dtype in ("int32", "int64"):
-            return s.facts.bound(s.poly(e))
-        if e.dtype == "bool":
-            c = s.condition(e)
-            return (c.value, c.value) if isinstance(c, IntImm) else (0, 1)
-        return s.facts.expr_bound(s.simplify(e))
+        low, high = self.rewriter.bounds(convert(expr))
+        return ConstIntBound(NEG_INF if low <= NEG_INF else int(low), POS_INF if high >= POS_INF else int(high))
 
     def const_int_bound_is_bound(self, var: Var) -> bool:
         """Was this variable given bounds?"""
-        return self._s.atoms.numbers.get(var) in self._s.facts.bounds
+        return var in self.rewriter.bounds.table
 
     def modular_set(self, expr: ExprLike) -> ModularSet:
         """How the values of an integer expression are spaced."""
-        e = convert(expr)
-        if e.dtype not in ("int32", "int64"):
-            return ModularSet(0, e.value) if isinstance(e, IntImm) else ModularSet(1, 0)
-        return ModularSet(*self._s.facts.remainder(self._s.poly(e)))
+        return ModularSet(*self.rewriter.modular(convert(expr)))
 
-    def int_set(self, expr: ExprLike, dom_map: Mapping[Any, Any] | None = None) -> tuple[PrimExpr, PrimExpr] | None:
-        """(least, greatest) of an expression while the variables of `dom_map` run over their ranges; see `int_set.py`."""
-        from tilewright.arith.int_set import eval_range
+    def int_set(self, expr: ExprLike, dom_map: Mapping[Any, Any] | None = None) -> IntSet:
+        """The interval of an expression while the variables of `dom_map` run over their sets."""
+        from tilewright.arith.int_set import eval_set
 
-        return eval_range(convert(expr), dom_map or {}, self)
+        return eval_set(convert(expr), self.domains if dom_map is None else dom_map, self)
 
-    def can_prove(self, condition: ExprLike, strength: int = 0) -> bool:
+    def can_prove(self, expr: ExprLike, strength: int = 0) -> bool:
         """Does the condition follow from what is known? False means that it could not be shown."""
-        del strength
-        e = convert(condition)
-        return self._s.proves(e)
+        e = convert(expr)
+        if isinstance(e, IntImm):
+            return e.value != 0
+        out = self.rewriter.visit(e)
+        if not isinstance(out, IntImm):
+            out = self.canonical.visit(out)
+        if isinstance(out, IntImm):
+            return out.value != 0
+        return strength >= ProofStrength.SYMBOLIC_BOUND and self._s.proves(e)
 
     def can_prove_equal(self, lhs: ExprLike, rhs: ExprLike) -> bool:
-        """Are two integer expressions equal, by what is known?"""
+        """Are two expressions equal, by what is known?"""
         a, b = convert(lhs), convert(rhs)
-        s = self._s
-        if a.dtype in ("int32", "int64") and b.dtype in ("int32", "int64"):
-            gap = combine(s.poly(a), s.poly(b), -1)
-            if not gap or not s.atoms.expand(gap):
-                return True
-            gap = s.atoms.expand(gap)
-            return s.facts.not_negative(gap) and s.facts.not_negative(scale(gap, -1))
-        return expr_key(self.simplify(a)) == expr_key(self.simplify(b))
+        if a is b or expr_key(a) == expr_key(b):
+            return True
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return a.value == b.value
+        if a.dtype != b.dtype:
+            a, b = match_dtypes(a, b)
+        if a.dtype in ("int32", "int64"):
+            out = self.simplify(ex.Sub(a, b))
+            if isinstance(out, IntImm):
+                return out.value == 0
+            s = self._s
+            gap = s.atoms.expand(combine(s.poly(a), s.poly(b), -1))
+            return not gap or (s.facts.not_negative(gap) and s.facts.not_negative(scale(gap, -1)))
+        return self.can_prove(ex.EQ(a, b)) or expr_key(self.simplify(a)) == expr_key(self.simplify(b))
 
     def can_prove_greater_equal(self, expr: ExprLike, lower: int) -> bool:
         """Is the expression at least `lower`?"""
-        return self._s.facts.not_negative(combine(self._s.poly(convert(expr)), {(): -lower} if lower else {}))
+        e = convert(expr)
+        return self.rewriter.bounds(e)[0] >= lower or self.can_prove(ex.GE(e, IntImm(e.dtype, lower)))
 
     def can_prove_less(self, expr: ExprLike, upper: int) -> bool:
         """Is the expression less than `upper`?"""
-        return self._s.facts.not_negative(combine({(): upper - 1}, self._s.poly(convert(expr)), -1))
+        e = convert(expr)
+        return self.rewriter.bounds(e)[1] < upper or self.can_prove(ex.LT(e, IntImm(e.dtype, upper)))
+
+
+def ex_inf(value: int) -> Any:
+    """A bound of the public kind as the analyses have it: infinite beyond 63 bits."""
+    return float("-inf") if value <= NEG_INF else float("inf") if value >= POS_INF else value
+
+
+def conflict(var: Var, old: Any, new: Any) -> CompileError:
+    """The error of a variable that is bound to something else than it was."""
+    return CompileError(
+        Diagnostic("TW0952", f"Trying to update var '{var.name}' with a different const bound: {old} is known, {new} given",
+                   hint="bind it once, or pass allow_override=True")
+    )  # fmt: skip
 
 
 def simplify(expr: ExprLike, ranges: Mapping[Var, Any] | None = None) -> PrimExpr:

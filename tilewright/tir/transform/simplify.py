@@ -63,7 +63,6 @@ def _is_index(e: Any) -> bool:
 class _Simplify:
     def __init__(self, ana: Analyzer) -> None:
         self.ana = ana
-        self.s = ana._s
         self.known: dict[Any, bool] = {}
         """Conditions that hold or do not hold here, by their keys."""
 
@@ -76,7 +75,7 @@ class _Simplify:
             if truth is not None:
                 return IntImm("bool", int(truth))
         if isinstance(e, (Var, IntImm, ex.FloatImm, ex.StringImm)):
-            return self.s.values.get(e, e) if isinstance(e, Var) else e
+            return self.ana.rewrite_simplify(e) if isinstance(e, Var) else e
         if _is_index(e):
             return self.ana.simplify(e)
         if isinstance(e, ex.Select) or (isinstance(e, ex.Call) and getattr(e.op, "name", "") == "tir.if_then_else"):
@@ -100,8 +99,8 @@ class _Simplify:
         if new.dtype != "bool" or not _is_index(new):
             a, b = self.expr(yes), self.expr(no)
         else:
-            a = self.s.under(new, lambda: self.expr(yes))
-            b = self.s.under(ex.Not(new), lambda: self.expr(no))
+            a = self.ana.under(new, lambda: self.expr(yes))
+            b = self.ana.under(ex.Not(new), lambda: self.expr(no))
         if new is c and a is yes and b is no:
             return e
         return ex.Call(e.dtype, e.op, (new, a, b)) if call else ex.Select(new, a, b)
@@ -155,15 +154,13 @@ class _Simplify:
 
     def within(self, ranges: list[tuple[Var, t.Range]], work: Callable[[], Any]) -> Any:
         """What `work` gives while variables have these ranges."""
-        saved = self.s.enter(_TRUE)
+        saved = self.ana.enter(_TRUE)
         try:
             for v, r in ranges:
-                self.ana.bind(v, r)
+                self.ana.bind(v, r, allow_override=True)
             return work()
         finally:
-            for v, _ in ranges:
-                self.s.values.pop(v, None)
-            self.s.leave(saved)
+            self.ana.leave(saved)
 
     def s_SeqStmt(self, s: t.SeqStmt) -> t.Stmt:
         new = [self.stmt(x) for x in s.seq]
@@ -198,11 +195,11 @@ class _Simplify:
         if isinstance(c, IntImm):
             return self.stmt(s.then_case) if c.value else _NOTHING if other is None else self.stmt(other)
         if _is_index(c):
-            yes = self.where(c, True, lambda: self.s.under(c, lambda: self.stmt(s.then_case)))
+            yes = self.where(c, True, lambda: self.ana.under(c, lambda: self.stmt(s.then_case)))
             no = (
                 None
                 if other is None
-                else self.where(c, False, lambda: self.s.under(ex.Not(c), lambda: self.stmt(other)))
+                else self.where(c, False, lambda: self.ana.under(ex.Not(c), lambda: self.stmt(other)))
             )
         else:
             yes, no = self.stmt(s.then_case), None if other is None else self.stmt(other)
@@ -215,18 +212,18 @@ class _Simplify:
         c = self.expr(s.condition)
         if isinstance(c, IntImm) and c.value:
             return self.stmt(s.body)
-        body = self.s.under(c, lambda: self.stmt(s.body)) if _is_index(c) else self.stmt(s.body)
+        body = self.ana.under(c, lambda: self.stmt(s.body)) if _is_index(c) else self.stmt(s.body)
         return s if c is s.condition and body is s.body else replace(s, condition=c, body=body)
 
     def s_LetStmt(self, s: t.LetStmt) -> t.Stmt:
         value = self.expr(s.value)
         if isinstance(value, (IntImm, ex.FloatImm)):
-            self.s.values[s.var] = value
-            self.s.forget()
-            body = self.stmt(s.body)
-            del self.s.values[s.var]
-            self.s.forget()
-            return body
+            saved = self.ana.enter(_TRUE)
+            try:
+                self.ana.set_value(s.var, value)
+                return self.stmt(s.body)
+            finally:
+                self.ana.leave(saved)
         body = self.stmt(s.body)
         return s if value is s.value and body is s.body else replace(s, value=value, body=body)
 
