@@ -114,3 +114,20 @@ def test_json_round_trip():
 def test_foreign_json_is_refused(text):
     with pytest.raises(CompileError, match="TW0902"):
         load_json(text)
+
+
+def test_a_view_binds_its_offset() -> None:
+    from tilewright.script import from_source
+    from tilewright.script import tir as T
+
+    @T.prim_func
+    def view(A: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("A"):
+                v = T.axis.spatial(8, i)
+                W = T.match_buffer(A[v], (), offset_factor=1)
+                W[()] = 1.0
+
+    again = from_source(view.script())
+    assert structural_equal(view, again)
+    assert structural_digest(view) == structural_digest(again)

@@ -43,7 +43,7 @@ def test_reducers_combine_and_reduce():
     a, b = tir.Var("a", "float32"), tir.Var("b", "float32")
     assert isinstance(tir.max(a, b), tir.Max)
     assert isinstance(tir.sum(a, b), tir.Add)
-    k = tir.IterVar(tir.Range(tir.const(0), tir.const(4)), tir.Var("k", "int32"), tir.IterVar.CommReduce)
+    k = tir.IterVar(tir.Range(0, 4), tir.Var("k", "int32"), tir.IterVar.CommReduce)
     assert isinstance(tir.min(a, axis=k), tir.Reduce)
     assert isinstance(tir.min(a, axis=[k]), tir.Reduce)
     with pytest.raises(ValueError, match="needs an axis"):

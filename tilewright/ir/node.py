@@ -10,7 +10,8 @@ constructor, and everything that walks IR (printing, equality, hashing, rewritin
         kind: ForKind = ForKind.SERIAL     # anything else: an attribute, compared by value
 
 Constructors neither check nor infer: that is the work of verifiers and builders, so that building a node costs a fraction
-of a microsecond. A field annotated `tuple[...]` takes any sequence. `derived("expr")` is a slot computed from the other
+of a microsecond. A field annotated `tuple[...]` takes any sequence, and where an expression is wanted, a Python number becomes a
+constant. `derived("expr")` is a slot computed from the other
 arguments at construction (an expression's dtype). `INFO` marks a slot that equality and traversal skip (a cached fact).
 
 Nodes are immutable by convention: build a changed copy with `replace`, and return the same object when nothing changed.
@@ -45,18 +46,37 @@ INFO = "INFO"
 """Marks a field that is a derived fact: not compared, not traversed."""
 
 _MISSING: Any = object()
-_PLAIN = ("str", "int", "float", "bool", "ForKind", "tuple[int, ...]")
+_PLAIN = ("str", "int", "float", "bool", "ForKind", "tuple[int, ...]", "Lanes")
 """Annotations of fields that never hold nodes: traversals pass them by."""
+_EXPRESSIONS = ("PrimExpr", "PrimExpr | None", "tuple[PrimExpr, ...]", "Lanes")
+"""Annotations of fields in which a Python number stands for a constant: people write `For(i, 0, n, ...)`."""
+_PYTHON = frozenset({int, float, bool, str})
+
+
+def _constant(value: Any) -> Any:
+    return resolve("tir.convert")(value)
+
+
+def _lanes(value: Any) -> int:
+    found: int = resolve("tir.lane_count")(value)
+    return found
+
+
+def _constants(values: Any) -> tuple[Any, ...]:
+    if isinstance(values, Node) or values.__class__ in _PYTHON:
+        values = (values,)
+    return tuple(_constant(v) if not isinstance(v, Node) else v for v in values)
 
 
 class Field:
     """One declared field of a node class: its name, its role (`""`, `DEF` or `INFO`), its default, whether it takes any
-    sequence, and whether it is `plain`: never a node."""
+    sequence, whether it is `plain`: never a node, and whether Python numbers in it become constants."""
 
-    __slots__ = ("default", "name", "plain", "role", "sequence")
+    __slots__ = ("converted", "default", "name", "plain", "role", "sequence")
 
-    def __init__(self, name: str, role: str, default: Any, sequence: bool, plain: bool) -> None:
+    def __init__(self, name: str, role: str, default: Any, sequence: bool, plain: bool, converted: str) -> None:
         self.name, self.role, self.default, self.sequence, self.plain = name, role, default, sequence, plain
+        self.converted = converted
 
     def __repr__(self) -> str:
         return f"Field({self.name!r}, {self.role!r})"
@@ -149,8 +169,9 @@ def _make(cls: type[Any]) -> type[Any]:
         kw.pop(name, None)
         role = DEF if "DEF" in text else INFO if "INFO" in text else ""
         sequence = text.removeprefix("Annotated[").startswith("tuple[")
+        converted = text if text in _EXPRESSIONS else ""
         plain = text.replace(" | None", "") in _PLAIN
-        fields[name] = Field(name, role, default, sequence, plain)
+        fields[name] = Field(name, role, default, sequence, plain, converted)
     namespace.pop("__dict__", None)
     namespace.pop("__weakref__", None)
     namespace.update(
@@ -171,7 +192,7 @@ def _make(cls: type[Any]) -> type[Any]:
 
 
 def _make_init(cls: type[Any], fields: list[Field], derived_: dict[str, str], kw: dict[str, Any]) -> Any:
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"_python": _PYTHON, "_constant": _constant, "_constants": _constants, "_lanes": _lanes}
     params: list[str] = ["self"]
     body: list[str] = []
     for f in fields:
@@ -180,12 +201,15 @@ def _make_init(cls: type[Any], fields: list[Field], derived_: dict[str, str], kw
         else:
             scope[f"_default_{f.name}"] = f.default
             params.append(f"{f.name}=_default_{f.name}")
-        value = (
-            f"{f.name} if {f.name}.__class__ is tuple or {f.name} is None else tuple({f.name})"
-            if f.sequence
-            else f.name
-        )
-        body.append(f"self.{f.name} = {value}")
+        n = f.name
+        if f.converted == "Lanes":
+            body.append(f"if {n}.__class__ is not int: {n} = _lanes({n})")
+        elif f.converted and not f.sequence:
+            body.append(f"if {n}.__class__ in _python: {n} = _constant({n})")
+        elif f.sequence:
+            made = f"_constants({n})" if f.converted else f"tuple({n})"
+            body.append(f"if {n}.__class__ is not tuple and {n} is not None: {n} = {made}")
+        body.append(f"self.{n} = {n}")
     if kw:
         params.append("*")
         for name, default in kw.items():

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.ir.node import DEF, INFO, Node
+from tilewright.ir.node import DEF, INFO, Field, Node
 
 __all__ = [
     "Difference", "assert_structural_equal", "first_difference", "structural_digest", "structural_equal", "structural_hash",
@@ -91,7 +91,7 @@ class _Compare:
         if a.identity:
             return self.identity(a, b, path, binding)
         fields = a.node_fields
-        for field in [f for f in fields if f.role == DEF] + [f for f in fields if f.role == ""]:
+        for field in _in_order(fields):
             inside = binding or field.role == DEF
             x, y = getattr(a, field.name), getattr(b, field.name)
             if not self.value(x, y, f"{path}.{field.name}", inside):
@@ -114,6 +114,13 @@ class _Compare:
         self.left[a] = b
         self.right[b] = a
         return True
+
+
+def _in_order(fields: Iterable[Field]) -> list[Field]:
+    """The compared fields: binding ones first, then those whose nodes bind (the views of a block), then the others."""
+    rank = {DEF: 0, "": 2}
+    compared = [f for f in fields if f.role in rank]
+    return sorted(compared, key=lambda f: 1 if f.name == "match_buffers" else rank[f.role])
 
 
 def _name(key: Any) -> str:
@@ -220,7 +227,7 @@ _ORDERS: dict[type, tuple[bytes, list[str]]] = {}
 def _order(kind: type[Node]) -> tuple[bytes, list[str]]:
     """A class's name as bytes, and its compared fields, binding ones first."""
     fields = kind.node_fields
-    names = [f.name for f in fields if f.role == DEF] + [f.name for f in fields if f.role == ""]
+    names = [f.name for f in _in_order(fields)]
     found = _ORDERS[kind] = (kind.__name__.encode(), names)
     return found
 

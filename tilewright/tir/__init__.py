@@ -75,13 +75,13 @@ from tilewright.tir.ir import (
     MatchBufferRegion,
     PrimFunc,
     ProducerLoad,
-    Range,
     Reduce,
     SeqStmt,
     Stmt,
     While,
     decl_buffer,
 )  # fmt: skip
+from tilewright.tir.range import Range
 
 if TYPE_CHECKING:
     from tilewright.tir import analysis, transform

@@ -264,7 +264,7 @@ def match_region(source: Array, starts: tuple[int, ...], extents: tuple[int, ...
     while part.ndim > rank:
         if part.shape[0] != 1:
             raise ValueError(f"match_buffer {name}: a region of shape {list(part.shape)} has too many dimensions")
-        part = part[0]
+        part = part[0, ...]  # a view, also where no dimension is left
     return part
 
 

@@ -490,14 +490,42 @@ class PrimFunc(BaseFunc):
     buffer_map: Annotated[dict[Var, Buffer], DEF] = {}
     attrs: dict[str, Any] = {}
 
+    def __init__(
+        self,
+        params: Sequence[Var | Buffer],
+        body: Stmt,
+        ret_type: Type | None = None,
+        buffer_map: Mapping[Var, Buffer] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        span: Any = None,
+    ) -> None:
+        """A Buffer among `params` stands for a handle that is bound to it."""
+        if any(p.__class__ is Buffer for p in params):
+            handles = {id(p): Var(p.name, "handle") for p in params if isinstance(p, Buffer)}
+            buffer_map = {**(buffer_map or {}), **{handles[id(p)]: p for p in params if isinstance(p, Buffer)}}
+            params = [handles[id(p)] if isinstance(p, Buffer) else p for p in params]
+        self.params, self.body, self.ret_type = tuple(params), body, ret_type  # pyright: ignore
+        self.buffer_map, self.attrs, self.span = buffer_map or {}, attrs or {}, span  # pyright: ignore
+
     @property
     def param_buffers(self) -> list[Buffer]:
         """The buffers of the params that are buffers, in order."""
         return [self.buffer_map[p] for p in self.params if p in self.buffer_map]
 
-    def with_body(self, new_body: Stmt) -> PrimFunc:
+    def with_body(self, new_body: Stmt, span: Any = None) -> PrimFunc:
         """The same function with another body."""
+        del span
         return replace(self, body=new_body)
+
+    def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
+        """The function with parameters fixed: scalars by values, buffers (and so their symbolic sizes) by buffers.
+
+        Raises CompileError TW0541 where a value contradicts the function.
+        """
+        from tilewright.tir.specialize import specialize
+
+        return specialize(self, param_map)
 
 
 def seq(*stmts: Stmt | Sequence[Stmt] | None) -> Stmt:

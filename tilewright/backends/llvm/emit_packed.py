@@ -83,7 +83,8 @@ def _result(w: StmtWriter, result: str, dtype: str) -> str:
     w.branch_if(w.op(f"icmp sge i32 {index}, {_FIRST_OBJECT}"), drop, done)
     w.start(drop)
     release = w.mod.declare("TVMFFIObjectDecRef", "i32 (ptr)")
-    w.do(f"call i32 {release}(ptr {w.op(f'inttoptr i64 {payload} to ptr')})")
+    dropped = w.inst(f"inttoptr i64 {payload} to ptr")  # not `op`: what is shared must not come from a branch
+    w.do(f"call i32 {release}(ptr {dropped})")
     w.branch(done)
     w.start(done)
     if dtype in ("void", "int32", "int64") or dt.is_int(dtype) or dt.is_bool(dtype):

@@ -59,6 +59,7 @@ class DeviceDialect(Dialect):
     def allocate(self, w: Writer, s: T.Allocate) -> Any:
         """An array in a memory of the device; dynamic shared memory is one piece, of a size that the launch gives."""
         if storage_scope(s.buffer_var) != "shared.dyn" or not w.dynamic:
+            w.vectored = s.buffer_var in w.wholes
             return super().allocate(w, s)
         if w.dynamic_used:
             raise w.unsupported("two pieces of dynamic shared memory", "MergeSharedMemory must run before")
@@ -99,7 +100,8 @@ class DeviceDialect(Dialect):
         w = Writer(mod, name)
         w.dynamic = "tir.use_dyn_shared_memory" in launch_params(f)
         w.used.add(name)
-        written = {n.buffer.data for n in collect(f.body, T.BufferStore)}
+        w.wholes = _whole_accesses(f)
+        written = _written(f)
         guessed = pointer_dtypes(f)
         params: list[str] = []
         for p in f.params:
@@ -107,7 +109,7 @@ class DeviceDialect(Dialect):
             if p.dtype == "handle":
                 element, scope = element_of(p) or guessed.get(p, ""), storage_scope(p)
                 w.pointers[p] = (element, scope)
-                apart = bool(attrs_of(f).get("tir.noalias", True))
+                apart = bool(attrs_of(f).get("tir.noalias"))
                 params.append(self.pointer_param(element, param, apart, p in written))
             else:
                 params.append(self.scalar_param(w, p, param))
@@ -155,6 +157,30 @@ def pointer_dtypes(f: T.PrimFunc) -> dict[Any, str]:
     found: dict[Any, str] = {}
     for n in collect(f.body, (T.BufferLoad, T.BufferStore)):
         found.setdefault(n.buffer.data, dt.element(n.buffer.dtype))
+    return found
+
+
+def _whole_accesses(f: T.PrimFunc) -> set[Any]:
+    """The pointer variables that whole vectors are loaded from or stored to."""
+    accesses = collect(f.body, (T.BufferLoad, T.BufferStore))
+    return {n.buffer.data for n in accesses if isinstance(n.indices[0], E.Ramp)}
+
+
+def _written(f: T.PrimFunc) -> set[Any]:
+    """The pointer variables whose memory may be written: by stores, or by what gets their address."""
+    found = {n.buffer.data for n in collect(f.body, T.BufferStore)}
+    for call in collect(f.body, E.Call):
+        name = getattr(call.op, "name", "")
+        if name == "tir.tvm_access_ptr":
+            _, pointer, *rest = call.args
+            if not (isinstance(rest[-1], E.IntImm) and rest[-1].value == 1):  # the last is the mode: 1 reads
+                found.add(pointer)
+            continue
+        for a in call.args:
+            if name == "tir.address_of" and isinstance(a, T.BufferLoad):
+                found.add(a.buffer.data)
+            elif isinstance(a, E.Var) and a.dtype == "handle":
+                found.add(a)
     return found
 
 

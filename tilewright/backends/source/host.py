@@ -12,20 +12,21 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewright.arith.expr import Call, StringImm
+from tilewright.arith.expr import Call, StringImm, cast, const, mul
 from tilewright.backends.llvm.codegen import compile_object
 from tilewright.backends.llvm.emit import emit_module
 from tilewright.backends.source.device import DeviceDialect, launch_params
+from tilewright.ir import dtype as dt
 from tilewright.ir.module import IRModule, attrs_of
 from tilewright.ir.op import Op
 from tilewright.ir.rewrite import transform
 from tilewright.ir.target import Target, host_info
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.device import DEVICE_KINDS
+from tilewright.runtime.device import DEVICE_KINDS, required_api
 from tilewright.runtime.module import LazyFunctions, Module
 from tilewright.runtime.registry import register_func, remove_global_func
 from tilewright.support.diagnostics import CompileError
-from tilewright.tir.ir import PrimFunc
+from tilewright.tir.ir import Allocate, Evaluate, LetStmt, PrimFunc, Stmt, seq
 from tilewright.tir.lower.make_packed_api import make_packed_api
 
 __all__ = ["DeviceModule", "Launcher", "build_for_device", "is_kernel", "link_device"]
@@ -213,6 +214,8 @@ def _packed(hosts: Mapping[str, PrimFunc], names: Mapping[str, str], target: Tar
             and n.args[0].value in names
         ):
             return Call(n.dtype, n.op, (StringImm(names[n.args[0].value]), *n.args[1:]))
+        if isinstance(n, Allocate) and n.annotations.get("device_memory"):
+            return _device_memory(n, code)
         return None
 
     out: list[PrimFunc] = []
@@ -221,6 +224,30 @@ def _packed(hosts: Mapping[str, PrimFunc], names: Mapping[str, str], target: Tar
         named = f.with_body(body).with_attr({"global_symbol": name, "device_type": code})
         out.append(make_packed_api(named))
     return out
+
+
+def _device_memory(s: Allocate, code: int) -> Stmt:
+    """Memory of the device for what several kernels share."""
+    size: Any = const(dt.bits(s.dtype) * dt.lanes(s.dtype) // 8, "int64")
+    for n in s.extents:
+        size = mul(size, cast(n, "int64"))
+    packed = Op.get("tir.tvm_call_packed")
+    kind = const(code, "int32")
+    get = Call("handle", packed, (StringImm("tilewright.device.allocate"), kind, const(0, "int32"), size))
+    give = Call("int32", packed, (StringImm("tilewright.device.free"), kind, s.buffer_var))
+    return LetStmt(s.buffer_var, get, seq(s.body, Evaluate(give)))
+
+
+@register_func("tilewright.device.allocate", override=True)
+def _allocate(device_type: int, index: int, size: int) -> int:
+    """Memory for what several kernels of one program share."""
+    return required_api(int(device_type), int(index)).allocate(int(index), max(int(size), 1))
+
+
+@register_func("tilewright.device.free", override=True)
+def _free(device_type: int, handle: Any) -> None:
+    """Gives it back."""
+    required_api(int(device_type), 0).free(_address(handle))
 
 
 def _host_target(target: Target) -> Target:

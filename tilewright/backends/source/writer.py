@@ -77,6 +77,9 @@ class Writer:
         self.lazy = 0  # inside an operand that may not be evaluated
         self.cleanups: list[str] = []  # what must run before the function is left, outermost first
         self.values: dict[E.Var, E.PrimExpr] = {}  # variables that stand for their value
+        self.fragments: dict[Any, dict[str, str]] = {}  # shape and layout of matrix fragments, by variable
+        self.wholes: set[E.Var] = set()  # pointers that whole vectors are accessed through
+        self.vectored = False  # the array being declared is accessed by whole vectors
         self.axes: dict[tuple[str, str], str] = {}  # variables of thread axes, by axis and dtype
         self.dynamic = self.dynamic_used = False  # dynamic shared memory: is there any, was it declared
         self.shared: list[str] = []  # declarations at the head of the function
