@@ -17,11 +17,12 @@ Python operators on expressions match dtypes and fold constants: `x + 0` is `x`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Union
 
 from tilewright.ir import dtype as dt
-from tilewright.ir.node import DEF, INFO, derived, node
-from tilewright.ir.op import BaseExpr, Type
+from tilewright.ir.node import DEF, INFO, Node, derived, node
+from tilewright.ir.op import BaseExpr, Op, PointerType, PrimType, Type
 
 __all__ = [
     "Add",
@@ -222,6 +223,20 @@ class Var(PrimExpr):
     dtype: str = "int32"
     type_annotation: Type | None = None
 
+    def __init__(
+        self, name: str, dtype: str | Type = "int32", type_annotation: Type | None = None, *, span: Any = None
+    ) -> None:
+        """`dtype` may be a type: a PointerType makes a handle."""
+        if dtype.__class__ is not str:
+            dtype, type_annotation = _dtype_of(dtype, type_annotation)
+        self.name, self.dtype, self.type_annotation, self.span = name, dtype, type_annotation, span  # pyright: ignore
+
+
+def _dtype_of(given: Any, annotation: Type | None) -> tuple[str, Type | None]:
+    if isinstance(given, PointerType):
+        return "handle", given
+    return (given.dtype, annotation) if isinstance(given, PrimType) else (str(given), annotation)
+
 
 @node
 class SizeVar(Var):
@@ -417,6 +432,17 @@ class Call(PrimExpr):
     op: BaseExpr
     args: tuple[Any, ...]  # PrimExpr; a BufferRegion or Buffer-like node in a few intrinsics
 
+    def __init__(self, dtype: str, op: BaseExpr | str, args: Sequence[Any], *, span: Any = None) -> None:
+        """`op` may be the name of an intrinsic, with its `tir.`."""
+        if args.__class__ is not tuple:
+            args = tuple(convert(a) if not isinstance(a, Node) else a for a in args)
+        self.dtype, self.args, self.span = dtype, args, span  # pyright: ignore
+        self.op = op if op.__class__ is not str else Op.get(op)  # pyright: ignore
+
+
+Lanes = int
+"""A number of lanes; `k * T.vscale()` in a constructor becomes -k."""
+
 
 @node
 class Ramp(PrimExpr):
@@ -424,7 +450,7 @@ class Ramp(PrimExpr):
 
     base: PrimExpr
     stride: PrimExpr
-    lanes: int
+    lanes: Lanes
     dtype: str = derived("dt.with_lanes(base.dtype, lanes * dt.lanes(base.dtype))")
 
 
@@ -433,7 +459,7 @@ class Broadcast(PrimExpr):
     """`value` in each of `lanes` lanes."""
 
     value: PrimExpr
-    lanes: int
+    lanes: Lanes
     dtype: str = derived("dt.with_lanes(value.dtype, lanes * dt.lanes(value.dtype))")
 
 
