@@ -52,7 +52,6 @@ CASES: list[tuple[str, str, str, str, str]] = [
     ("TW0107", "@R.function\ndef f(x: 3):\n    return x\n", "3", "no struct info", ""),
     ("TW0108", tir("vi = T.axis.spatial(8, 0)", "A[vi, 0] = 1.0"), "vi = T.axis.spatial(8, 0)", "belongs to a block", ""),
     ("TW0108", tir("T.reads(A[0, 0])", "A[0, 0] = 1.0"), "T.reads(A[0, 0])", "belongs in a block", ""),
-    ("TW0108", tir("T.alloc_buffer((8,))", "A[0, 0] = 1.0"), "T.alloc_buffer((8,))", "assign it", ""),
     ("TW0108", tir("T.block('x')"), "T.block('x')", "with", ""),
     ("TW0108", tir("with T.init():", "    A[0, 0] = 1.0"), "T.init()", "belongs in a block", ""),
     ("TW0108", tir("with T.block('b'):", "    v = T.axis.remap('S', [n])", "    A[v, 0] = 1.0"), "v = T.axis.remap('S', [n])", "loop variables", ""),

@@ -17,6 +17,7 @@ __all__ = [
     "DataType",
     "Parts",
     "bits",
+    "canonical",
     "code",
     "element",
     "is_bool",
@@ -66,6 +67,18 @@ def parse(dtype: str) -> Parts:
     else:
         size = int(width) if width else 32
     return Parts(name, size, (-int(count) if scalable else int(count)) if count else 1)
+
+
+_OTHER_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2", "boolean": "bool", "uint1": "bool", "": "void"}
+
+
+@cache
+def canonical(dtype: str) -> str:
+    """The spelling used here of a dtype that programs may spell otherwise: `e4m3_float8x4` is `float8_e4m3fnx4`."""
+    if dtype in _OTHER_NAMES:
+        return _OTHER_NAMES[dtype]
+    base, _, count = dtype.rpartition("x")
+    return f"{_OTHER_NAMES[base]}x{count}" if base in _OTHER_NAMES and count.isdigit() else dtype
 
 
 @cache

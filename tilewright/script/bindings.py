@@ -11,7 +11,8 @@ from tilewright.ir import dtype as dt
 from tilewright.script import commands as C
 from tilewright.script.evaluate import as_operand, region_to_load
 from tilewright.script.namespace import DtypeFactory, HandleFactory
-from tilewright.script.suite import ParserState, at
+from tilewright.script.parser_state import ParserState
+from tilewright.script.suite import at
 from tilewright.tir import ir as tir
 
 __all__ = ["Bindings"]
@@ -32,13 +33,7 @@ class Bindings(ParserState):
     def bind(self, target: ast.AST, value: Any, s: ast.AST) -> None:
         """Give the names of `target` their values."""
         if isinstance(target, (ast.Tuple, ast.List)):
-            try:
-                values = list(value)
-            except TypeError:
-                self.fail("TW0106", f"{len(target.elts)} names for one value", target)
-            if len(values) != len(target.elts):
-                self.fail("TW0106", f"{len(target.elts)} names for {len(values)} values", target)
-            for t, v in zip(target.elts, values, strict=True):
+            for t, v in self.unpack(target, value):
                 self.bind(t, v, s)
             return
         if isinstance(target, ast.Subscript):
@@ -46,7 +41,41 @@ class Bindings(ParserState):
             return
         if not isinstance(target, ast.Name):
             self.fail("TW0105", f"cannot assign to {ast.unparse(target)}", target)
-        self.env.define(target.id, self._named(target.id, value, s))
+        known = self.env.scopes[-1].get(target.id)
+        made = self._named(target.id, value, s)
+        if known is not None and known is not made and not isinstance(s, ast.AugAssign):
+            self.refuse_redefinition(target, made)
+        self.env.define(target.id, made)
+
+    def refuse_redefinition(self, target: ast.Name, made: Any) -> None:
+        """A name of the program is given once in a scope."""
+        if isinstance(made, (tir.Buffer, E.Var, tir.IterVar)):
+            self.fail(
+                "TW0119",
+                f"{target.id!r} is defined already in this scope",
+                target,
+                hint="use another name; what changes while the program runs is an element of a buffer",
+            )
+
+    def unpack(self, target: ast.Tuple | ast.List, value: Any) -> list[tuple[ast.AST, Any]]:
+        """The parts of a target with their values; one of them may be starred."""
+        meta = isinstance(value, C.MetaVar)
+        try:
+            values = list(value.value if meta else value)
+        except TypeError:
+            self.fail("TW0106", f"{len(target.elts)} names for one value", target)
+        values = [C.MetaVar(v) if meta else v for v in values]
+        parts: list[ast.AST] = list(target.elts)
+        starred = [i for i, t in enumerate(parts) if isinstance(t, ast.Starred)]
+        if len(values) != len(parts) and not (starred and len(values) >= len(parts) - 1):
+            self.fail("TW0106", f"{len(parts)} names for {len(values)} values", target)
+        if starred:
+            i = starred[0]
+            n = len(values) - len(parts) + 1
+            rest: Any = [v.value if meta else v for v in values[i : i + n]]
+            values[i : i + n] = [C.MetaVar(rest) if meta else rest]
+            parts[i] = parts[i].value  # pyright: ignore[reportAttributeAccessIssue]
+        return list(zip(parts, values, strict=True))
 
     def _named(self, name: str, value: Any, s: ast.AST) -> Any:
         """What `name = value` makes `name` stand for."""
@@ -57,8 +86,9 @@ class Bindings(ParserState):
             return C.name_buffer(value, name)
         if isinstance(value, tir.BufferRegion):
             return value
-        if isinstance(value, E.Var) and not value.name:
+        if isinstance(value, E.Var) and value not in self.bound:
             C.fresh_name(value, name)
+            self.bound.add(value)
             return value
         if isinstance(value, (E.PrimExpr, int, float)):
             return self.let(name, value, None, s)
@@ -87,57 +117,13 @@ class Bindings(ParserState):
             self.bound.add(value.value)
 
     def _axis(self, name: str, value: C.AxisCommand, s: ast.AST) -> E.Var:
-        if not self.blocks:
-            self.fail("TW0108", "an axis belongs to a block: put it in `with T.block(...)`", s)
-        binding = None if value.binding is None else E.convert(as_operand(value.binding))
-        if value.domain is None:
-            if not isinstance(binding, E.Var) or binding not in self.loops:
-                self.fail("TW0108", "remap binds loop variables only; use T.axis.spatial(extent, value)", s)
-            low, extent = self.loops[binding]
-            dom = tir.Range(low, extent)
-        else:
-            dom = C.range_of(value.domain)
-        v = at(E.Var(name=name, dtype=dom.extent.dtype), self.source.span(s))
-        block = self.blocks[-1]
-        if any(x.var.name == name for x in block.iter_vars):
-            self.fail("TW0108", f"the block has an axis {name!r} already", s)
-        if isinstance(binding, E.IntImm) and binding.dtype != v.dtype:
-            binding = E.cast(binding, v.dtype)
-        block.iter_vars.append(tir.IterVar(dom, v, value.iter_type))
-        block.iter_values.append(binding)
-        self.bound.add(v)
-        return v
+        return at(self.placed(s, self.add_axis, value, name), self.source.span(s))
 
     def _alloc(self, name: str, value: C.AllocBuffer, s: ast.AST) -> tir.Buffer:
-        b = C.name_buffer(value.buffer, name)
-        if self.blocks:
-            self.blocks[-1].alloc_buffers.append(b)
-        elif self.function is not None:
-            self.function.root_allocs.append(b)
-        else:
-            self.fail("TW0108", "alloc_buffer belongs in a function or a block", s)
-        return b
+        return self.placed(s, self.add_buffer, value, name)
 
     def _match(self, name: str, value: C.MatchBuffer, s: ast.AST) -> tir.Buffer:
-        b = C.name_buffer(value.buffer, name)
-        source = value.source
-        if isinstance(source, E.Var):
-            if self.function is None or source not in self.function.params:
-                self.fail("TW0108", f"match_buffer needs a parameter of the function, {source.name!r} is none", s)
-            if source.dtype != "handle":
-                self.fail("TW0108", f"match_buffer needs a T.handle, {source.name!r} is a {source.dtype}", s)
-            if source in self.function.buffer_map:
-                self.fail("TW0108", f"parameter {source.name!r} is a buffer already", s)
-            self.function.buffer_map[source] = b
-            return b
-        if not self.blocks:
-            self.fail("TW0108", "match_buffer of a region belongs in a block", s)
-        try:
-            (region,) = C.regions([source])
-        except TypeError as e:
-            self.fail("TW0108", str(e), s)
-        self.blocks[-1].match_buffers.append(tir.MatchBufferRegion(b, region))
-        return b
+        return self.placed(s, self.add_match, value, name)
 
     def _store(self, target: ast.Subscript, value: Any, s: ast.AST) -> None:
         buffer = self.eval(target.value)

@@ -8,15 +8,16 @@ or function being parsed. A *loop* is what `for` goes over. All are plain record
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.arith import expr as E
 from tilewright.ir.structure import structural_equal
+from tilewright.script.immediate import Scoped
 from tilewright.tir import ir as tir
 
 __all__ = [
-    "AllocBuffer", "AxisCommand", "BlockAttr", "BlockFrame", "Frame", "FuncAttr", "InitFrame", "Loop", "MatchBuffer",
+    "AllocBuffer", "AxisCommand", "BlockAttr", "BlockFrame", "Frame", "BranchFrame", "FuncAttr", "IfFrame", "InitFrame", "Loop", "MatchBuffer",
     "MetaVar", "Predicate", "Reads", "Writes", "between", "fresh_name", "name_buffer", "range_of", "regions",
 ]  # fmt: skip
 
@@ -93,7 +94,7 @@ def _point(i: E.PrimExpr) -> tir.Range:
 
 
 @dataclass
-class Frame:
+class Frame(Scoped):
     """Opens a scope. `wrap(body)` makes the statement; `value` is what the scope's name stands for (None: no name)."""
 
     wrap: Callable[[tir.Stmt], tir.Stmt]
@@ -102,21 +103,49 @@ class Frame:
 
 
 @dataclass
-class BlockFrame:
+class BlockFrame(Scoped):
     """`with T.block(name):`"""
 
     name: str
     no_realize: bool = False
+    value: Any = None
+    what: str = "T.block"
 
 
 @dataclass
-class InitFrame:
+class InitFrame(Scoped):
     """`with T.init():`"""
 
+    value: Any = None
+    what: str = "T.init"
+
 
 @dataclass
-class SeqFrame:
+class SeqFrame(Scoped):
     """`with T.seq():` a sequence of its own, of however many statements."""
+
+    value: Any = None
+    what: str = "T.seq"
+
+
+@dataclass
+class IfFrame(Scoped):
+    """`with T.If(condition):` holds `with T.Then():` and perhaps `with T.Else():`."""
+
+    condition: E.PrimExpr
+    then_case: tir.Stmt | None = None
+    else_case: tir.Stmt | None = None
+    value: Any = None
+    what: str = "T.If"
+
+
+@dataclass
+class BranchFrame(Scoped):
+    """`with T.Then():`, `with T.Else():`"""
+
+    is_then: bool
+    value: Any = None
+    what: str = "T.Then"
 
 
 # ---- commands
@@ -187,13 +216,19 @@ class MetaVar:
 
     value: Any
 
+    def __iter__(self) -> Any:
+        return (MetaVar(v) for v in self.value)
+
 
 @dataclass
-class Loop:
-    """What `for` goes over. `make(variables, body)` builds the loops; `dtypes` those of the variables."""
+class Loop(Scoped):
+    """What `for` goes over. `make(variables, body)` builds the loops; `dtypes` those of the variables.
+
+    As a frame (`with T.serial(8) as i:`) its value is the variable, or the list of them.
+    """
 
     dtypes: tuple[str, ...]
     ranges: tuple[tuple[E.PrimExpr, E.PrimExpr], ...]
     make: Callable[[Sequence[E.Var], tir.Stmt], tir.Stmt]
     what: str = "T.serial"
-    notes: list[str] = field(default_factory=list[str])
+    value: Any = None

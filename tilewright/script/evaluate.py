@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.arith import expr as E
+from tilewright.ir import dtype as dt
 from tilewright.ir.node import Node
 from tilewright.ir.op import GlobalVar
 from tilewright.relax import ir as rx
 from tilewright.script.commands import between
+from tilewright.script.immediate import acting_on
 from tilewright.script.source import Source, did_you_mean
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir.ir import Buffer, BufferLoad, BufferRegion, IterVar, Range
@@ -25,6 +27,7 @@ from tilewright.tir.ir import Buffer, BufferLoad, BufferRegion, IterVar, Range
 __all__ = ["Environment", "Evaluator", "region_to_load"]
 
 _MISSING: Any = object()
+_OWN = ("tilewright.", "builtins")
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -70,6 +73,7 @@ class Environment:
         self.scopes: list[dict[str, Any]] = [{}]
         self.outer = (*outer, vars(builtins))
         self.global_vars: dict[str, GlobalVar] = {}
+        self.returns: dict[str, str] = {}  # what functions of the module return: name -> dtype
         self.hints: dict[str, str] = {}  # of names that are out of sight: why
 
     @contextmanager
@@ -132,6 +136,15 @@ def as_operand(v: Any) -> Any:
     return v
 
 
+def _same_lanes(a: Any, b: Any) -> tuple[Any, Any]:
+    """Conditions of as many lanes each."""
+    lanes = [dt.lanes(x.dtype) if isinstance(x, E.PrimExpr) else 1 for x in (a, b)]
+    if lanes[0] == lanes[1]:
+        return a, b
+    a, b = (E.convert(x) if n == max(lanes) else E.Broadcast(E.convert(x), max(lanes)) for x, n in zip((a, b), lanes))
+    return a, b
+
+
 class Evaluator:
     """Evaluates expressions of one source in one environment."""
 
@@ -139,6 +152,7 @@ class Evaluator:
         self.source, self.env = source, env
         # calls of what Python cannot call: functions of the module
         self.call_hook: Callable[[Any, Any, Any], Any] | None = None
+        self.acts_on: Any = None  # the state that functions of `T` act on in functions of the user's program
 
     def eval(self, n: ast.AST) -> Any:
         """The value of an expression. Raises CompileError that underlines what failed."""
@@ -148,7 +162,7 @@ class Evaluator:
         try:
             value = method(self, n)
         except CompileError as e:
-            raise self._placed(e, n) from e.__cause__
+            raise self.placed(e, n) from e.__cause__
         except RecursionError:
             raise
         except Exception as e:
@@ -158,7 +172,7 @@ class Evaluator:
             object.__setattr__(value, "span", self.source.span(n))
         return value
 
-    def _placed(self, e: CompileError, n: ast.AST) -> CompileError:
+    def placed(self, e: CompileError, n: ast.AST) -> CompileError:
         """The error, with the place of `n` where it has none."""
         if all(d.span is not None for d in e.diagnostics):
             return e
@@ -211,7 +225,11 @@ class Evaluator:
             args = [region_to_load(a) if type(a) is BufferRegion else a for a in args]
         if self.call_hook is not None and (isinstance(func, Node) or not callable(func)):
             return self.call_hook(func, args, kwargs)
-        made = func(*args, **kwargs)
+        if self.acts_on is not None and not getattr(func, "__module__", "").startswith(_OWN):
+            with acting_on(self.acts_on):
+                made = func(*args, **kwargs)
+        else:
+            made = func(*args, **kwargs)
         # one name is one function, also where it is written twice
         return self.env.global_vars.setdefault(made.name_hint, made) if type(made) is GlobalVar else made
 
@@ -256,6 +274,7 @@ class Evaluator:
             if not i:
                 value = right
             else:
+                value, right = _same_lanes(value, right)
                 value = E.logical_and(value, right) if conjunction else E.logical_or(value, right)
         return value
 
@@ -298,7 +317,8 @@ class Evaluator:
 
     def element(self, b: Buffer, index: Any, n: ast.Subscript) -> Any:
         """An element of a buffer, or a region where the index has a slice. Raises TW0109."""
-        items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+        items: tuple[Any, ...] = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+        items = tuple(as_operand(i) for i in items)
         if len(items) != len(b.shape):
             self.source.fail(
                 "TW0109",
@@ -318,7 +338,10 @@ class Evaluator:
     def index(self, n: ast.AST) -> Any:
         """The value between the brackets."""
         if isinstance(n, ast.Tuple):
-            return tuple(self.index(x) for x in n.elts)
+            out: list[Any] = []
+            for x in n.elts:
+                out += self.eval(x.value) if isinstance(x, ast.Starred) else [self.index(x)]
+            return tuple(out)
         if isinstance(n, ast.Slice):
             parts = [None if x is None else as_operand(self.eval(x)) for x in (n.lower, n.upper, n.step)]
             return slice(*parts)

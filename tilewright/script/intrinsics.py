@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.tir import build, intrin
 from tilewright.tir.build_calls import CALLS, DTYPE_FIRST_CALLS, call_dtype
+from tilewright.tir.intrin_calls import SIGNATURES
 
 __all__ = ["BUILDERS", "DTYPE_FIRST", "find"]
 
@@ -50,9 +51,7 @@ def find(name: str) -> Callable[..., Any] | None:
             return build_(call_dtype(args[0]), *map(_argument, args[1:]), **kwargs) if args else build_(**kwargs)
 
         return with_dtype
-    if f"tir.{name}" not in intrin.INTRINSICS or "dtype" in build_.__code__.co_varnames[: build_.__code__.co_argcount]:
-        return build_
-    if name in CALLS and any(p == "dtype" for p, _ in _params(name)):
+    if _says_dtype(name, build_):
         return build_
 
     @functools.wraps(build_)
@@ -63,7 +62,9 @@ def find(name: str) -> Callable[..., Any] | None:
     return plain
 
 
-def _params(name: str) -> tuple[tuple[str, str | None], ...]:
-    from tilewright.tir.intrin_calls import SIGNATURES
-
-    return SIGNATURES[name].params
+def _says_dtype(name: str, build_: Callable[..., Any]) -> bool:
+    """Does the builder have a parameter `dtype` of its own, or is it no plain function?"""
+    if name in CALLS:
+        return any(p == "dtype" for p, _ in SIGNATURES[name].params)
+    code = getattr(build_, "__code__", None)
+    return code is None or "dtype" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -14,6 +14,7 @@ from tilewright.script.commands import (
     between,
 )
 from tilewright.script.evaluate import as_operand
+from tilewright.script.immediate import done
 from tilewright.tir import ir as _tir
 
 __all__ = ["axis", "grid", "make_loop", "parallel", "remap", "serial", "thread_binding", "unroll", "vectorized"]
@@ -22,7 +23,7 @@ __all__ = ["axis", "grid", "make_loop", "parallel", "remap", "serial", "thread_b
 def _axis(kind: int) -> Callable[..., AxisCommand]:
     def make(dom: Any, binding: Any = None, dtype: str = "int32") -> AxisCommand:
         del dtype
-        return AxisCommand(kind, dom, binding)
+        return done(AxisCommand(kind, dom, binding))
 
     return make
 
@@ -37,7 +38,7 @@ def remap(kinds: str, bindings: Sequence[Any], dtype: str = "int32") -> Any:
     if wrong:
         raise ValueError(f"an axis of remap is S (spatial) or R (reduce), not {wrong[0]!r}")
     made = [AxisCommand(known[k], None, b) for k, b in zip(kinds, bindings, strict=True)]
-    return made if len(made) > 1 else made[0]
+    return done(made if len(made) > 1 else made[0])
 
 
 axis = SimpleNamespace(

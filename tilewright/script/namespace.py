@@ -88,14 +88,16 @@ def make_buffer(
     A buffer begins at offset 0 unless it says otherwise; of a view, 0 said so is a claim that passes check.
     """
     dims = shape if isinstance(shape, (tuple, list)) else (shape,)
-    pointer = data if data is not None else E.pointer_var("", str(dtype), scope or "global")
+    dtype = dt.canonical(str(dtype))
+    dt.parse(dtype)
+    pointer = data if data is not None else E.pointer_var("", dtype, scope or "global")
     shape = tuple(_dim(d) for d in dims)  # pyright: ignore[reportUnknownArgumentType]
     if elem_offset is None and offset_factor:  # it begins anywhere
         elem_offset = E.Var("elem_offset", shape[0].dtype if shape else "int32")
     start = None if elem_offset is None else E.convert(elem_offset)
     return tir.Buffer(
         pointer,
-        str(dtype),
+        dtype,
         shape,
         tuple(_stride(s) for s in (strides or ())),
         None if isinstance(start, E.IntImm) and start.value == 0 and not is_view else start,

@@ -106,6 +106,10 @@ class PendingFunction:
 
 def decorate(kind: str, func: Any, options: dict[str, Any]) -> Any:
     """What `@T.prim_func`, `@R.function` and `@T.macro` do, with or without arguments."""
+    if func is not None and not callable(func) and not isinstance(func, FunctionType):
+        raise ValueError(
+            f"the decorator's options go by keyword: @T.{'macro' if kind == 'macro' else 'prim_func'}(name={func!r})"
+        )
     if func is None:
         return lambda f: _decorated(kind, f, options, _caller())
     return _decorated(kind, func, options, _caller())
@@ -246,6 +250,14 @@ def _parse_module(
     return _parse_members(source, node, members, names, attrs)
 
 
+def _returned_dtype(source: Source, m: _Member) -> str:
+    """The dtype of a call of a function of the loop IR: void where it says nothing."""
+    if m.d.returns is None:
+        return "void"
+    made = TIRParser(source, m.env).return_type(m.d, m.annotations)
+    return getattr(made, "dtype", "handle") if made is not None else "void"
+
+
 def _parse_members(
     source: Source, node: ast.ClassDef, members: list[_Member], names: dict[str, Any], attrs: dict[str, Any]
 ) -> IRModule:
@@ -259,8 +271,9 @@ def _parse_members(
     parsed: dict[GlobalVar, Any] = {}
     graphs: list[tuple[_Member, RelaxParser, Any]] = []
     by_name = {v.name_hint: v for v in variables.values()}
+    returns = {m.var.name_hint: _returned_dtype(source, m) for m in members if m.kind == "tir"}
     for m in members:
-        m.env.global_vars = by_name
+        m.env.global_vars, m.env.returns = by_name, returns
         free = {n: v for n, v in variables.items() if isinstance(m.env.lookup(n, None), (PendingFunction, type(None)))}
         m.env.scopes.append({**free, **names, "cls": proxy, node.name: proxy})
         if m.kind == "relax":

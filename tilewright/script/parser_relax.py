@@ -178,7 +178,7 @@ class RelaxParser:
         try:
             method(self, s)
         except CompileError as e:
-            raise self.evaluator._placed(e, s) from e.__cause__
+            raise self.evaluator.placed(e, s) from e.__cause__
 
     # ---- bindings
 

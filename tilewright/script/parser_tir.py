@@ -7,6 +7,7 @@ rest of its suite; the suite keeps a stack of such open scopes and closes them a
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ from tilewright.ir.op import PrimType
 from tilewright.script import commands as C
 from tilewright.script.bindings import Bindings
 from tilewright.script.evaluate import Environment, Evaluator, as_operand
+from tilewright.script.immediate import acting_on
 from tilewright.script.namespace import DtypeFactory, HandleFactory
+from tilewright.script.state import finish_if, set_branch
 from tilewright.script.suite import (
     BlockState,
     FunctionState,
@@ -24,7 +27,6 @@ from tilewright.script.suite import (
     MacroCall,
     Suite,
     at,
-    call_function,
     complete_root,
     what,
 )
@@ -41,10 +43,10 @@ class TIRParser(Bindings):
 
     def parse_function(self, d: ast.FunctionDef, annotations: dict[str, Any], options: dict[str, Any]) -> tir.PrimFunc:
         """The PrimFunc of a definition. `annotations` are the values that Python gave them, for those the script cannot see."""
-        state = self.function = FunctionState(options.get("name") or d.name)
-        with self.env.scope():
+        state = self.function = FunctionState(options.get("name") or d.name, private=bool(options.get("private")))
+        with acting_on(None), self.env.scope():
             self._params(d, annotations, state)
-            ret_type = self._ret_type(d, annotations)
+            ret_type = self.return_type(d, annotations)
             body = self.parse_suite(d.body)
         if "global_symbol" not in state.attrs and not options.get("private"):
             state.attrs = {"global_symbol": state.name, **state.attrs}
@@ -109,7 +111,8 @@ class TIRParser(Bindings):
         self.env.define(arg.arg, value)
         return value
 
-    def _ret_type(self, d: ast.FunctionDef, annotations: dict[str, Any]) -> Any:
+    def return_type(self, d: ast.FunctionDef, annotations: dict[str, Any]) -> Any:
+        """The type that the definition says the function returns."""
         if d.returns is None:
             return None
         value = self._annotation(d.returns, annotations.get("return"))
@@ -159,14 +162,12 @@ class TIRParser(Bindings):
         elif isinstance(value, MacroCall):
             self._expand(value, s)
         elif isinstance(value, C.FuncAttr):
-            if self.function is None:
-                self.fail("TW0108", "T.func_attr belongs in a function", s)
-            self.function.attrs.update(value.attrs)
+            self.placed(s, self.func_attr, value)
         elif isinstance(value, (C.Reads, C.Writes, C.Predicate, C.BlockAttr)):
-            self._block_command(value, s)
+            self.placed(s, self.block_command, value)
         elif isinstance(value, (C.AxisCommand, C.AllocBuffer, C.MatchBuffer)):
-            self.fail("TW0108", "its value is needed: assign it to a name", s)
-        elif isinstance(value, (C.BlockFrame, C.InitFrame, C.SeqFrame)):
+            self.placed(s, self.act, value)
+        elif isinstance(value, (C.BlockFrame, C.InitFrame, C.SeqFrame, C.IfFrame, C.BranchFrame)):
             self.fail("TW0108", "this opens a scope: write `with ...:`", s)
         elif isinstance(value, (list, tuple)):
             for v in value:  # pyright: ignore[reportUnknownVariableType]
@@ -174,44 +175,22 @@ class TIRParser(Bindings):
         elif isinstance(value, Node):
             self.fail("TW0105", f"a {type(value).__name__} is no statement", s)
 
-    def _block_command(self, value: Any, s: ast.AST) -> None:
-        if not self.blocks:
-            self.fail("TW0108", f"T.{_COMMANDS[type(value)]} belongs in a block", s)
-        b = self.blocks[-1]
-        if isinstance(value, C.Reads):
-            b.reads = value.regions
-        elif isinstance(value, C.Writes):
-            b.writes = value.regions
-        elif isinstance(value, C.Predicate):
-            test = E.convert(value.condition)
-            b.predicate = test if b.predicate is None else E.logical_and(b.predicate, test)
-        else:
-            b.annotations.update(value.annotations)
+    def expand(self, call: MacroCall) -> Any:
+        """Expand a macro that a function of the user's program called."""
+        self._expand(call, call.macro.definition)
 
     def _expand(self, call: MacroCall, s: ast.AST) -> None:
         macro = call.macro
-        d = macro.definition
-        names = [a.arg for a in (*d.args.posonlyargs, *d.args.args)]
-        given = dict(zip(names, call.args)) | call.kwargs
-        defaults = dict(zip(reversed(names), reversed(d.args.defaults)))
-        for name in names:
-            if name not in given:
-                if name not in defaults:
-                    self.fail("TW0104", f"macro {d.name!r} needs an argument {name!r}", s)
-                given[name] = Evaluator(macro.source, macro.env).eval(defaults[name])
-        unknown = [k for k in given if k not in names]
-        if unknown or len(call.args) > len(names):
-            self.fail("TW0104", f"macro {d.name!r} takes {', '.join(names) or 'nothing'}", s)
+        given = self.placed(s, bind_arguments, call)
         saved = self.source, self.env, self.evaluator, self.eval
         env = Environment(*macro.env.outer)
-        env.scopes = [*(macro.env.scopes if macro.hygienic else self.env.scopes), dict(given)]
-        self.source, self.env = macro.source, env
-        self.evaluator = Evaluator(macro.source, env)
-        self.evaluator.call_hook = call_function
-        self.eval = self.evaluator.eval
+        env.global_vars, env.returns = self.env.global_vars, self.env.returns
+        env.scopes = [*(macro.env.scopes if macro.hygienic else self.env.scopes), given]
+        self.use(macro.source, env)
         try:
-            for stmt in d.body:
-                self.statement(stmt)
+            with acting_on(None):
+                for stmt in macro.definition.body:
+                    self.statement(stmt)
         finally:
             self.source, self.env, self.evaluator, self.eval = saved
 
@@ -224,18 +203,8 @@ class TIRParser(Bindings):
         if not isinstance(loop, C.Loop):
             self._unroll_in_script(s, loop)
             return
-        targets = s.target.elts if isinstance(s.target, (ast.Tuple, ast.List)) else [s.target]
-        if len(targets) != len(loop.dtypes) or not all(isinstance(t, ast.Name) for t in targets):
-            self.fail("TW0106", f"{loop.what} has {len(loop.dtypes)} loops, not {len(targets)}", s.target)
         with self.env.scope():
-            variables: list[E.Var] = []
-            for t, dtype, bounds in zip(targets, loop.dtypes, loop.ranges, strict=True):
-                name = ast.unparse(t)
-                v = at(E.Var(name=name, dtype=dtype), self.source.span(t))
-                variables.append(v)
-                self.loops[v] = bounds
-                self.bound.add(v)
-                self.env.define(name, v)
+            variables = self._loop_targets(s.target, loop)
             body = self.parse_suite(s.body)
         made = loop.make(variables, body)
         head = self.source.span(s.iter)
@@ -244,6 +213,40 @@ class TIRParser(Bindings):
             at(x, head)
             x = x.body
         self.emit(made, s)
+
+    def _loop_targets(self, target: ast.AST, loop: C.Loop) -> list[E.Var]:
+        """The variables of the loops, bound to the names of the target: one for all of them, or one each."""
+        n = len(loop.dtypes)
+        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        starred = any(isinstance(t, ast.Starred) for t in parts)
+        if isinstance(target, ast.Name):
+            names = [target.id] if n == 1 and loop.what != "T.grid" else [f"{target.id}_{i}" for i in range(n)]
+            names = [target.id] if n == 1 else names
+        elif starred:
+            names = [f"i{i}" for i in range(n)]
+        else:
+            if len(parts) != n or not all(isinstance(t, ast.Name) for t in parts):
+                self.fail("TW0106", f"{loop.what} has {n} loops, not {len(parts)}", target)
+            names = [ast.unparse(t) for t in parts]
+        if len(set(names)) != len(names):
+            self.fail("TW0119", f"two loops of {loop.what} have one name", target)
+        variables = self.loop_variables(loop, names)
+        spans = parts if len(parts) == n else [target] * n
+        for v, t in zip(variables, spans, strict=True):
+            at(v, self.source.span(t))
+        if isinstance(target, ast.Name):
+            self.env.define(target.id, variables[0] if n == 1 else tuple(variables))
+            return variables
+        for t, value in self.unpack(target, variables):  # pyright: ignore[reportArgumentType]
+            if not isinstance(t, ast.Name):
+                self.fail("TW0106", "a loop variable is a name", t)
+            self.env.define(t.id, value)
+            if isinstance(value, list):
+                for i, v in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+                    v.name = f"{t.id}_{i}"
+            elif starred:
+                value.name = t.id
+        return variables
 
     def _loop_of(self, n: ast.AST) -> Any:
         """What the loop goes over; `range` of Python is a serial loop here."""
@@ -334,10 +337,13 @@ class TIRParser(Bindings):
         if isinstance(value, C.BlockFrame):
             self._block(value, name, rest, s)
         elif isinstance(value, C.InitFrame):
-            if not self.blocks or self.blocks[-1].init is not None:
-                why = "belongs in a block" if not self.blocks else "stands once in a block"
-                self.fail("TW0108", f"T.init() {why}", item.context_expr)
-            self.blocks[-1].init = self.parse_suite(rest)
+            block = self.placed(item.context_expr, self.may_init)
+            block.init = self.parse_suite(rest)
+        elif isinstance(value, C.IfFrame):
+            self._if_frame(value, rest, s)
+        elif isinstance(value, C.BranchFrame):
+            owner = self.placed(item.context_expr, self.branch_of, value)
+            set_branch(owner, value, self.parse_suite(rest))
         elif isinstance(value, C.SeqFrame):
             self._explicit_seq(rest, s)
         elif isinstance(value, C.Frame):
@@ -364,53 +370,47 @@ class TIRParser(Bindings):
     def _block(self, frame: C.BlockFrame, target: Any, stmts: Sequence[ast.stmt], s: ast.With) -> None:
         if target is not None:
             self.fail("TW0105", "a block has no value: name its axes by T.axis", target)
-        state = BlockState(frame.name)
-        self.blocks.append(state)
+        head = s.items[0].context_expr
+        self.blocks.append(BlockState(frame.name, frame.no_realize))
         if self.function is not None:
             self.function.has_block = True
         try:
             body = self.parse_suite(stmts)
         finally:
-            self.blocks.pop()
-        block = tir.Block(
-            tuple(state.iter_vars),
-            state.reads or (),
-            state.writes or (),
-            state.name,
-            body,
-            state.init,
-            tuple(state.alloc_buffers),
-            tuple(state.match_buffers),
-            state.annotations,
-        )
-        at(block, self.source.span(s.items[0].context_expr))
-        if state.reads is None or state.writes is None:
-            block = self._detect(block, state, s)
-        if frame.no_realize:
-            self.emit(block, s)
-            return
-        if any(v is None for v in state.iter_values):
-            self.fail("TW0108", f"an axis of block {frame.name!r} is bound to nothing", s.items[0].context_expr)
-        predicate = state.predicate if state.predicate is not None else E.IntImm("bool", 1)
-        self.emit(tir.BlockRealize(tuple(state.iter_values), predicate, block), s)
+            state = self.blocks.pop()
+        self.emit(self.placed(head, self.finish_block, state, body, self.source.span(head)), s)
 
-    def _detect(self, block: tir.Block, state: BlockState, s: ast.With) -> tir.Block:
-        from tilewright.ir.node import replace
-        from tilewright.tir.analysis.block_access import block_access_regions
-
+    def _if_frame(self, frame: C.IfFrame, stmts: Sequence[ast.stmt], s: ast.With) -> None:
+        self.branches.append(frame)
         try:
-            reads, writes = block_access_regions(block)
-        except ValueError as e:
-            self.fail("TW0108", f"the regions of block {state.name!r} cannot be told: {e}", s.items[0].context_expr)
-            raise
-        return replace(
-            block,
-            reads=state.reads if state.reads is not None else reads,
-            writes=state.writes if state.writes is not None else writes,
-        )
+            self.parse_suite(stmts)
+        finally:
+            self.branches.pop()
+        self.emit(self.placed(s.items[0].context_expr, finish_if, frame), s)
 
 
-_COMMANDS: dict[type, str] = {C.Reads: "reads", C.Writes: "writes", C.Predicate: "where", C.BlockAttr: "block_attr"}
+def bind_arguments(call: MacroCall) -> dict[str, Any]:
+    """The parameters of a macro with their values. Raises TypeError where they do not fit, TW0104 in a default."""
+    macro = call.macro
+    a = macro.definition.args
+    kinds = inspect.Parameter
+    evaluator = Evaluator(macro.source, macro.env)
+    plain = [*a.posonlyargs, *a.args]
+    defaults: list[Any] = [kinds.empty] * (len(plain) - len(a.defaults)) + [evaluator.eval(d) for d in a.defaults]
+    params = [kinds(p.arg, kinds.POSITIONAL_OR_KEYWORD, default=d) for p, d in zip(plain, defaults, strict=True)]
+    if a.vararg is not None:
+        params.append(kinds(a.vararg.arg, kinds.VAR_POSITIONAL))
+    for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True):
+        params.append(kinds(p.arg, kinds.KEYWORD_ONLY, default=kinds.empty if d is None else evaluator.eval(d)))
+    if a.kwarg is not None:
+        params.append(kinds(a.kwarg.arg, kinds.VAR_KEYWORD))
+    try:
+        bound = inspect.Signature(params).bind(*call.args, **call.kwargs)
+    except TypeError as e:
+        raise CompileError.at("TW0104", f"macro {macro.definition.name!r}: {e}") from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
 
 _STATEMENTS: dict[type, Callable[[TIRParser, Any], None]] = {
     ast.Assign: TIRParser._assign,

@@ -147,6 +147,7 @@ class Printer:
         self.max_parens = MAX_PARENS
         self.parens = 0  # how many are open in the line being printed
         self.loops: dict[Any, Any] = {}  # loop variable -> (min, extent), for T.axis.remap
+        self.env_threads: set[Any] = set()  # variables of `T.env_thread`
         self.module: Any = None  # the IRModule being printed
         self.in_module_func = False  # `cls` is at hand
         self.signature = False  # symbolic dimensions are quoted, as Python evaluates annotations before they exist

@@ -205,7 +205,7 @@ def print_call(p: Printer, e: Any, prec: int) -> list[Item]:
     for i, a in enumerate(e.args):
         args += [", "] * (i > 0) + argument(p, a)
     if not isinstance(e.op, Op):
-        if e.dtype == "int32":
+        if e.dtype == _called_dtype(p, e.op):
             return [(e.op, 20), "(", *args, ")"]
         return [f'{p.T}.Call("{e.dtype}", ', (e.op, 0), ", [", *args, "])"]
     full = e.op.name
@@ -217,6 +217,15 @@ def print_call(p: Printer, e: Any, prec: int) -> list[Item]:
     if name and name not in DTYPE_FIRST and _keeps(name, e):
         return [f"{p.T}.{name}(", *args, ")"]
     return [f'{p.T}.call_intrin("{e.dtype}", "{full}"', *([", "] if args else []), *args, ")"]
+
+
+def _called_dtype(p: Printer, op: Any) -> str:
+    """The dtype that the parser gives to a call of this function."""
+    f = p.module.functions.get(op) if p.in_module_func else None
+    if f is None:
+        return "int32"
+    ret = getattr(f, "ret_type", None)
+    return getattr(ret, "dtype", "handle") if ret is not None else "void"
 
 
 def _keeps(name: str, e: Any, *dtype: str, last: str | None = None) -> bool:

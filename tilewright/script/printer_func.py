@@ -57,6 +57,7 @@ class Uses:
         self.vars: set[Any] = set()
         self.global_vars = False
         self.has_block = False
+        self.launches: dict[Any, list[Any]] = {}  # thread variables and the axes that launch them
         self.buffers: dict[Any, None] = {}
         self.declared: set[Any] = set()
         self.bound: set[Any] = set()
@@ -82,12 +83,18 @@ class Uses:
                 else:
                     self.global_vars |= kind is GlobalVar
                     self.has_block |= kind is tir.BlockRealize
+                    if isinstance(n, tir.AttrStmt) and type(n.node) is tir.IterVar:
+                        self.launches.setdefault(n.node.var, []).append(n.node)
                 stack.extend(getattr(n, f.name) for f in n.node_fields if f.role != INFO)
 
     def _declares(self, n: Any) -> None:
         for b in n.alloc_buffers if type(n) is tir.Block else (n.buffer,):
             self.declared.add(b)
             self.bound.add(b.data)
+
+    def env_threads(self) -> list[Any]:
+        """The axes whose variable several launches share."""
+        return [axes[0] for axes in self.launches.values() if len(axes) > 1]
 
     def undeclared(self) -> list[Any]:
         """The buffers that are used and that nothing declares."""
@@ -163,6 +170,8 @@ def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
         if attrs:
             out += [LINE, f"{p.T}.func_attr(", *p.value(attrs), ")"]
         out += [*late, lambda: settle(p)]
+        for axis in uses.env_threads():
+            out += [LINE, lambda axis=axis: [_env_thread(p, axis)], lambda: settle(p)]
         if is_implicit_root(f.body, uses.has_block):
             return [*out, *block_rest(p, f.body.block, implicit_root=True)]
         return [*out, (f.body, 0)]
@@ -174,6 +183,12 @@ def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
 
 
 FUNCTIONS[tir.PrimFunc] = print_prim_func
+
+
+def _env_thread(p: Printer, axis: Any) -> str:
+    dtype = "" if axis.var.dtype == "int32" else f', "{axis.var.dtype}"'
+    p.env_threads.add(axis.var)
+    return f"{p.names.define(axis.var, axis.var.name)} = {p.T}.env_thread({_quote(axis.thread_tag)}{dtype})"
 
 
 def _param(p: Printer, f: Any, v: Any, uses: Uses, late: list[Item]) -> str:

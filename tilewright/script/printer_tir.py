@@ -181,13 +181,16 @@ def print_attr(p: Printer, s: Any, prec: int) -> list[Item]:
     if (
         isinstance(n, tir.IterVar)
         and s.attr_key in ("thread_extent", "virtual_thread")
-        and n.var not in p.names.of
+        and (n.var not in p.names.of or n.var in p.env_threads)
         and n.iter_type == 1
         and n.dom is not None
         and is_zero(n.dom.min, n.var.dtype)
         and same(n.dom.extent, s.value)
         and (s.attr_key == "virtual_thread") == n.thread_tag.startswith("vthread")
     ):
+        if n.var in p.env_threads:
+            head: list[Item] = [f"{p.T}.launch_thread({p.names.of[n.var]}, ", (s.value, 0), ")"]
+            return scoped(p, prec, head, None, s.body)
         head = [f"{p.T}.launch_thread({_quote(n.thread_tag)}, ", (s.value, 0), ")"]
         return scoped(p, prec, head, lambda: p.names.define(n.var, n.var.name), s.body)
     node_items = p.value(n)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from tilewright.arith import expr as E
 from tilewright.ir.node import Node
 from tilewright.ir.op import GlobalVar
-from tilewright.script.evaluate import Environment, Evaluator, as_operand
+from tilewright.ir.structure import structural_equal
+from tilewright.script.evaluate import Environment, as_operand
+from tilewright.script.immediate import active
 from tilewright.script.source import Source
+from tilewright.support.diagnostics import CompileError
 from tilewright.tir import ir as tir
 
 __all__ = [
@@ -19,7 +22,7 @@ __all__ = [
     "FunctionState",
     "Macro",
     "MacroCall",
-    "ParserState",
+    "merge_annotations",
     "Suite",
     "at",
     "call_function",
@@ -35,6 +38,7 @@ class BlockState:
     """What has been said of the block being parsed."""
 
     name: str
+    no_realize: bool = False
     iter_vars: list[tir.IterVar] = field(default_factory=list[tir.IterVar])
     iter_values: list[Any] = field(default_factory=list[Any])
     reads: tuple[tir.BufferRegion, ...] | None = None
@@ -56,19 +60,29 @@ class FunctionState:
     attrs: dict[str, Any] = field(default_factory=dict[str, Any])
     root_allocs: list[tir.Buffer] = field(default_factory=list[tir.Buffer])
     has_block: bool = False
+    private: bool = False
 
 
 @dataclass
 class Macro:
-    """A macro: script that is parsed again at each call."""
+    """A macro: script that is parsed again at each call. In a class it is a method: `self` is its first argument."""
 
     source: Source
     definition: ast.FunctionDef
     env: Environment
     hygienic: bool = True
+    bound_to: tuple[Any, ...] = ()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> MacroCall:
-        return MacroCall(self, args, kwargs)
+    def __get__(self, instance: Any, owner: Any) -> Macro:
+        return self if instance is None else replace(self, bound_to=(instance,))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call = MacroCall(self, (*self.bound_to, *args), kwargs)
+        state = active()
+        expand = getattr(state, "expand", None)
+        if state is None or expand is None:
+            return call
+        return expand(call)  # called from a function of the user's program
 
 
 @dataclass
@@ -118,36 +132,31 @@ def sequence(stmts: Sequence[tir.Stmt]) -> tir.Stmt:
     return tir.SeqStmt(tuple(stmts))
 
 
-def call_function(func: Any, args: Any, kwargs: Any) -> E.PrimExpr:
-    """A direct call of a function of the module: it gives a status."""
+def merge_annotations(into: dict[str, Any], new: dict[str, Any], whose: str) -> None:
+    """Add annotations; dictionaries under one key are merged. Raises TW0118 where a key would get another value."""
+    for key, value in new.items():
+        old = into.get(key)
+        if old is None:
+            into[key] = value
+        elif isinstance(old, dict) and isinstance(value, dict):
+            into[key] = dict(old)  # pyright: ignore[reportUnknownArgumentType]
+            merge_annotations(into[key], value, whose)  # pyright: ignore[reportUnknownArgumentType]
+        elif not _same_value(old, value):
+            raise CompileError.at("TW0118", f"{whose} has {key!r}: {old!r} already, it cannot be {value!r} too")
+
+
+def _same_value(a: Any, b: Any) -> bool:
+    if isinstance(a, Node) and isinstance(b, Node):
+        return structural_equal(a, b)
+    return bool(type(a) is type(b) and a == b)
+
+
+def call_function(func: Any, args: Any, kwargs: Any, returns: Mapping[str, str] | None = None) -> E.PrimExpr:
+    """A direct call of a function: its dtype is what `returns` says of the function's name, else int32, a status."""
     if not isinstance(func, GlobalVar) or kwargs:
         raise TypeError(f"{func!r} cannot be called so")
-    return E.Call("int32", func, tuple(a if isinstance(a, Node) else E.convert(a) for a in map(as_operand, args)))
-
-
-class ParserState:
-    """What the parts of the parser share: source, names, and what is open."""
-
-    def __init__(self, source: Source, env: Environment) -> None:
-        self.source, self.env = source, env
-        self.evaluator = Evaluator(source, env)
-        self.evaluator.call_hook = call_function
-        self.eval = self.evaluator.eval
-        self.blocks: list[BlockState] = []
-        self.function: FunctionState | None = None
-        self.loops: dict[E.Var, tuple[Any, Any]] = {}
-        self.bound: set[E.Var] = set()
-        self.suite = Suite()
-
-    def fail(self, code: str, message: str, n: Any, **kw: Any) -> NoReturn:
-        """Raise an error that underlines the syntax node."""
-        self.source.fail(code, message, n, **kw)
-
-    def emit(self, stmt: tir.Stmt, n: ast.AST) -> None:
-        """Append a statement."""
-        if stmt.span is None:
-            at(stmt, self.source.span(n))
-        self.suite.stmts.append(stmt)
+    dtype = (returns or {}).get(func.name_hint, "int32")
+    return E.Call(dtype, func, tuple(a if isinstance(a, Node) else E.convert(a) for a in map(as_operand, args)))
 
 
 _WORDS = {

@@ -14,14 +14,16 @@ from tilewright.arith import expr as E
 from tilewright.arith.build import match_dtypes
 from tilewright.arith.scalable import lane_count
 from tilewright.ir import dtype as dt
-from tilewright.ir.node import Node
+from tilewright.ir.node import Node, replace
 from tilewright.ir.op import Op, PointerType, PrimType, Type
 from tilewright.script.commands import (
     AllocBuffer,
     BlockAttr,
     BlockFrame,
+    BranchFrame,
     Frame,
     FuncAttr,
+    IfFrame,
     InitFrame,
     MatchBuffer,
     MetaVar,
@@ -33,6 +35,7 @@ from tilewright.script.commands import (
     regions,
 )
 from tilewright.script.evaluate import as_operand
+from tilewright.script.immediate import done
 from tilewright.script.intrinsics import find as find_intrinsic
 from tilewright.script.loops import axis, grid, parallel, serial, thread_binding, unroll, vectorized
 from tilewright.script.namespace import Buffer, BufferFactory, DtypeFactory, HandleFactory, make_buffer
@@ -72,7 +75,7 @@ def __getattr__(name: str) -> Any:
     elif f"tir.{name}" in intrin.INTRINSICS:
         found = _by_table(name)
     elif not name.startswith("_") and _is_dtype(name):
-        found = DtypeFactory(name)
+        found = DtypeFactory(dt.canonical(name))
     if found is None:
         raise AttributeError(f"module 'tilewright.script.tir' has no attribute {name!r}")
     _NAMES[name] = found
@@ -100,7 +103,7 @@ def __dir__() -> list[str]:
 
 def _is_dtype(name: str) -> Any:
     try:
-        return dt.parse(name)
+        return dt.parse(dt.canonical(name))
     except ValueError:
         return None
 
@@ -162,7 +165,7 @@ def Not(a: Any) -> Any:
 
 def Cast(dtype: str, value: Any) -> Any:
     """`value` converted to `dtype`; not folded."""
-    return E.Cast(str(dtype), E.convert(as_operand(value)))
+    return E.Cast(dt.canonical(str(dtype)), E.convert(as_operand(value)))
 
 
 def Select(condition: Any, true_value: Any, false_value: Any) -> Any:
@@ -231,7 +234,7 @@ def var(dtype: str, name: str = "") -> Any:
 
 def cast(value: Any, dtype: Any) -> Any:
     """`value` converted to `dtype`; constants at once."""
-    return E.cast(as_operand(value), str(dtype))
+    return E.cast(as_operand(value), dt.canonical(str(dtype)))
 
 
 def SizeVar(name: str, dtype: str = "int32") -> Any:
@@ -349,7 +352,7 @@ def match_buffer(
     made = make_buffer(
         shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators, is_view=view
     )
-    return MatchBuffer(param, made)
+    return done(MatchBuffer(param, made))
 
 
 def alloc_buffer(
@@ -366,9 +369,8 @@ def alloc_buffer(
 ) -> AllocBuffer:
     """A buffer that lives as long as one run of the block (or function) it stands in."""
     del buffer_type
-    return AllocBuffer(
-        make_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators)
-    )
+    b = make_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators)
+    return done(AllocBuffer(b))
 
 
 def decl_buffer(
@@ -408,6 +410,7 @@ def allocate(
     var: Any = None,
 ) -> Frame:
     """Raw memory; the value is its pointer."""
+    dtype = dt.canonical(str(dtype))
     v = var if var is not None else E.pointer_var("", dtype, scope)
     test = E.IntImm("bool", 1) if condition is None else E.convert(condition)
     return Frame(
@@ -427,6 +430,7 @@ def allocate_const(
     """Constant memory: a list of numbers, or an array."""
     import numpy as np
 
+    dtype = dt.canonical(str(dtype))
     v = var if var is not None else E.pointer_var("", dtype, scope)
     sizes = _extents(extents)
     array = data
@@ -446,7 +450,7 @@ def realize(region: Any, storage_scope: str = "global", condition: Any = True) -
 
 def buffer_store(buffer: _tir.Buffer, value: Any, indices: Sequence[Any]) -> _tir.Stmt:
     """`buffer[indices] = value`, not converted."""
-    return _tir.BufferStore(buffer, E.convert(value), tuple(map(E.convert, indices)))
+    return done(_tir.BufferStore(buffer, E.convert(value), tuple(map(E.convert, indices))))
 
 
 # ---- scopes and statements
@@ -467,9 +471,14 @@ def attr(node: Any, attr_key: str, value: Any) -> Frame:
     return Frame(lambda body: _tir.AttrStmt(node, attr_key, e, body), None, "T.attr")
 
 
-def launch_thread(thread: str, extent: Any) -> Frame:
-    """A thread axis of a GPU kernel; the value is its index."""
+def launch_thread(thread: Any, extent: Any) -> Frame:
+    """A thread axis of a GPU kernel, by its tag or one of `T.env_thread`; the value is its index."""
     e = E.convert(extent)
+    if isinstance(thread, _tir.IterVar):
+        dom = _tir.Range(E.const(0, e.dtype), e)
+        key = "virtual_thread" if thread.thread_tag.startswith("vthread") else "thread_extent"
+        known = replace(thread, dom=dom)
+        return Frame(lambda body: _tir.AttrStmt(known, key, e, body), thread.var, "T.launch_thread")
     axis_ = _tir.IterVar(_tir.Range(E.const(0, e.dtype), e), E.Var("", e.dtype), _tir.IterVar.ThreadIndex, thread)
     key = "virtual_thread" if thread.startswith("vthread") else "thread_extent"
     return Frame(lambda body: _tir.AttrStmt(axis_, key, e, body), axis_.var, "T.launch_thread")
@@ -489,9 +498,30 @@ def Assert(condition: Any, message: Any) -> Frame:
 AssertStmt = Assert
 
 
+def If(condition: Any) -> IfFrame:
+    """`with T.If(condition):` holds `with T.Then():` and perhaps `with T.Else():`."""
+    return IfFrame(E.convert(condition))
+
+
+def Then() -> BranchFrame:
+    """The branch of a `T.If` that runs where its condition holds."""
+    return BranchFrame(True)
+
+
+def Else() -> BranchFrame:
+    """The other branch of a `T.If`."""
+    return BranchFrame(False, what="T.Else")
+
+
+def While(condition: Any) -> Frame:
+    """`with T.While(condition):`"""
+    test = E.convert(condition)
+    return Frame(lambda body: _tir.While(test, body), None, "T.While")
+
+
 def evaluate(value: Any) -> _tir.Stmt:
     """Evaluate for the effect."""
-    return _tir.Evaluate(E.convert(value))
+    return done(_tir.Evaluate(E.convert(value)))
 
 
 def seq() -> SeqFrame:
@@ -511,29 +541,29 @@ def init() -> InitFrame:
 
 def reads(*buffers: Any) -> Reads:
     """The regions that the block reads."""
-    return Reads(regions(buffers))
+    return done(Reads(regions(buffers)))
 
 
 def writes(*buffers: Any) -> Writes:
     """The regions that the block writes."""
-    return Writes(regions(buffers))
+    return done(Writes(regions(buffers)))
 
 
 def where(predicate: Any) -> Predicate:
     """The block runs where this holds."""
     if isinstance(predicate, builtins.bool):
         predicate = E.IntImm("bool", int(predicate))
-    return Predicate(predicate)
+    return done(Predicate(predicate))
 
 
 def block_attr(attrs: dict[str, Any]) -> BlockAttr:
     """Annotations of the block."""
-    return BlockAttr(attrs)
+    return done(BlockAttr(attrs))
 
 
 def func_attr(attrs: dict[str, Any]) -> FuncAttr:
     """Attributes of the function."""
-    return FuncAttr(attrs)
+    return done(FuncAttr(attrs))
 
 
 def meta_var(value: Any) -> MetaVar:

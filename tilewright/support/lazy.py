@@ -31,6 +31,7 @@ LAZY: dict[str, str] = {
     "backends.device": "tilewright.backends.registry:device_api",
     "ops.root": "tilewright.ops.api:ROOT",
     "relax.call": "tilewright.relax.calls:call_function",
+    "relax.prim_func_info": "tilewright.relax.prim_func_info:prim_func_struct_info",
     "relax.build": "tilewright.driver.vm:build",
     "relax.vm": "tilewright.driver.vm:VirtualMachine",
     "relax.vm_executable": "tilewright.driver.vm:VMExecutable",

@@ -35,6 +35,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.module import BaseFunc
 from tilewright.ir.node import DEF, INFO, Node, derived, node, replace
 from tilewright.ir.op import Type
+from tilewright.support.lazy import resolve
 
 __all__ = [
     "Allocate", "AllocateConst", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "Buffer", "BufferLoad", "BufferRealize",
@@ -234,10 +235,12 @@ class Buffer(Node):
 def _index_of(i: Any) -> PrimExpr:
     if isinstance(i, slice):
         start, stop, step = convert(i.start), convert(i.stop), convert(i.step)
-        extent = (stop - start + step - 1) // step  # as Python counts: 1:16:8 are two
+        if not isinstance(step, IntImm) or step.value < 1:
+            raise ValueError(f"the step of a slice is a positive constant, not {step}")
+        extent = resolve("arith.simplify")((stop - start + step - 1) // step)  # as Python counts: 1:16:8 are two
         if not isinstance(extent, IntImm):
             raise ValueError(f"a strided slice needs a constant length, got {extent}")
-        return Ramp(start, step, extent.value)
+        return start if extent.value == 1 else Ramp(start, IntImm(start.dtype, step.value), extent.value)
     return convert(i)
 
 
@@ -513,6 +516,16 @@ class PrimFunc(BaseFunc):
         """The buffers of the params that are buffers, in order."""
         return [self.buffer_map[p] for p in self.params if p in self.buffer_map]
 
+    @property
+    def __name__(self) -> str:
+        """The function's name: its `global_symbol`, or `main`."""
+        return str(self.attrs.get("global_symbol") or "main")
+
+    @property
+    def struct_info(self) -> Any:
+        """What a graph sees of it: a relax.FuncStructInfo."""
+        return resolve("relax.prim_func_info")(self)
+
     def with_body(self, new_body: Stmt, span: Any = None) -> PrimFunc:
         """The same function with another body."""
         del span
@@ -560,6 +573,7 @@ def decl_buffer(
     that it begins anywhere: the offset is a new variable."""
     del buffer_type
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+    dtype = dt.canonical(str(dtype))
     if elem_offset is None and offset_factor:
         kind = convert(dims[0]).dtype if dims else "int32"  # pyright: ignore[reportUnknownArgumentType]
         elem_offset = Var(f"{name}_elem_offset", kind)
