@@ -43,7 +43,7 @@ from tilewright.tir.schedule.primitives.flow import (
 )
 from tilewright.tir.schedule.primitives.relax import block_ends, shown, value_of
 from tilewright.tir.schedule.primitives.renew import renew_regions
-from tilewright.tir.schedule.primitives.solve import raw_inverse
+from tilewright.tir.schedule.primitives.solve import invert
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, Path, State, conjuncts
 
@@ -141,7 +141,7 @@ def _invert(
         elif any(x in axes for x in walk(e)):
             plain = False
     if not plain:
-        taken_apart = _inverse(indices, axes, outputs)
+        taken_apart = invert(indices, axes, outputs)
         if taken_apart is None:
             return None
         found = taken_apart
@@ -151,33 +151,6 @@ def _invert(
                 return None
             found[v] = r.min
     return found, plain
-
-
-def _inverse(
-    indices: Sequence[PrimExpr], axes: dict[Var, Range], outputs: Sequence[PrimExpr]
-) -> dict[Var, PrimExpr] | None:
-    """Indices that rearrange the axes, inverted; checked by putting them in."""
-    used = {x for e in indices for x in walk(e)}
-    domains = {v: r for v, r in axes.items() if v in used}
-    ana = Analyzer()
-    for v, r in domains.items():
-        ana.bind(v, r)
-    names = [Var(f"o{i}", e.dtype) for i, e in enumerate(indices)]
-    for simple, level in ((False, "bijective"), (True, "bijective"), (True, "nocheck")):
-        points = [ana.simplify(e) if simple else e for e in indices]
-        result = detect_iter_map(points, domains, check_level=level)
-        if not result.indices:
-            continue
-        inverse = raw_inverse(result.indices, names)
-        back: dict[Any, Any] = dict(zip(names, indices, strict=True))
-        if all(
-            v in inverse and ana.can_prove_equal(substitute(inverse[v], back), v)
-            for v, r in domains.items()
-            if value_of(r.extent) != 1
-        ):
-            values: dict[Any, Any] = {n: cast(o, n.dtype) for n, o in zip(names, outputs, strict=True)}
-            return {v: substitute(e, values) for v, e in inverse.items()}
-    return None
 
 
 # ---- a producer into its consumers -----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub, Var, cast, const, floordiv, floormod
@@ -13,10 +13,11 @@ from tilewright.arith.iter_expr import IterMark, IterSumExpr
 from tilewright.arith.iter_map import detect_iter_map
 from tilewright.arith.linear import linear_form
 from tilewright.ir.node import walk
-from tilewright.tir.ir import Block, Buffer, BufferRegion
+from tilewright.ir.rewrite import substitute
+from tilewright.tir.ir import Block, Buffer, BufferRegion, Range
 from tilewright.tir.schedule.primitives.relax import Ends, value_of
 
-__all__ = ["Domain", "axis_domains", "raw_inverse"]
+__all__ = ["Domain", "axis_domains", "invert", "raw_inverse"]
 
 
 class Domain(NamedTuple):
@@ -214,3 +215,30 @@ def raw_inverse(iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr]) ->
         elif isinstance(mark.source, Sub) and isinstance(mark.source.a, Var):
             found[mark.source.a] = values[mark] + mark.source.b
     return found
+
+
+def invert(
+    indices: Sequence[PrimExpr], axes: dict[Var, Range], outputs: Sequence[PrimExpr]
+) -> dict[Var, PrimExpr] | None:
+    """Indices that rearrange the axes, inverted; checked by putting them in."""
+    used = {x for e in indices for x in walk(e)}
+    domains = {v: r for v, r in axes.items() if v in used}
+    ana = Analyzer()
+    for v, r in domains.items():
+        ana.bind(v, r)
+    names = [Var(f"o{i}", e.dtype) for i, e in enumerate(indices)]
+    for simple, level in ((False, "bijective"), (True, "bijective"), (True, "nocheck")):
+        points = [ana.simplify(e) if simple else e for e in indices]
+        result = detect_iter_map(points, domains, check_level=level)
+        if not result.indices:
+            continue
+        inverse = raw_inverse(result.indices, names)
+        back: dict[Any, Any] = dict(zip(names, indices, strict=True))
+        if all(
+            v in inverse and ana.can_prove_equal(substitute(inverse[v], back), v)
+            for v, r in domains.items()
+            if value_of(r.extent) != 1
+        ):
+            values: dict[Any, Any] = {n: cast(o, n.dtype) for n, o in zip(names, outputs, strict=True)}
+            return {v: substitute(e, values) for v, e in inverse.items()}
+    return None
