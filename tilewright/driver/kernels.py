@@ -20,6 +20,7 @@ from tilewright.ir.structure import structural_digest
 from tilewright.ir.target import Target
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir.ir import PrimFunc
+from tilewright.tir.lower.import_llvm import imported_llvm
 from tilewright.version import __version__
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ def fingerprint() -> str:
 
 
 def kernel_key(func: PrimFunc, target: Target) -> str:
-    """What the cache knows the kernel by: everything but its name."""
-    return f"kernel {structural_digest(func.without_attr('global_symbol'))} {target.cache_key()} {fingerprint()}"
+    """What the cache knows the kernel by: everything but its name (the text of files that it imports too)."""
+    imports = "".join(hashlib.blake2b(t.encode()).hexdigest()[:20] for t in imported_llvm(func))
+    return f"kernel {imports} {structural_digest(func.without_attr('global_symbol'))} {target.cache_key()} {fingerprint()}"
 
 
 def symbol_of(name: str, key: str) -> str:

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from tilewright.tir import analysis, transform
     from tilewright.tir.index_map import IndexMap
     from tilewright.tir.schedule import BlockRV, LoopRV, Schedule, ScheduleError
+    from tilewright.tir.tensor_intrin import TensorIntrin
 
 
 _MODULES = (
@@ -101,13 +102,14 @@ _MODULES = (
     "op",
     "schedule",
     "stmt",
+    "tensor_intrin",
     "transform",
 )
 _NAMES = {
     "BijectiveLayout": "data_layout", "Layout": "data_layout", "bijective_layout": "data_layout", "layout": "data_layout",
     "PyStmtExprMutator": "functor", "PyStmtExprVisitor": "functor",
     "BlockRV": "schedule", "LoopRV": "schedule", "Schedule": "schedule", "ScheduleError": "schedule",
-    "IndexMap": "index_map",
+    "IndexMap": "index_map", "TensorIntrin": "tensor_intrin",
 }  # fmt: skip
 
 

@@ -381,6 +381,10 @@ class Expressions:
         index = "".join(self.code(i) + ", " for i in load.indices)
         return f"_address({self.name_of(load.buffer)}, ({index}), {load.buffer.name!r})", None, None
 
+    def c_tvm_access_ptr(self, e: ex.Call) -> Value:
+        data = e.args[1]
+        return f"_pointer({self.code(data)}, {self.code(e.args[2])}, {getattr(data, 'name', 'memory')!r})", None, None
+
     def c_undef(self, e: ex.Call) -> Value:
         return self.code(ex.const(0, e.dtype)), None, None
 

@@ -268,6 +268,16 @@ def match_region(source: Array, starts: tuple[int, ...], extents: tuple[int, ...
     return part
 
 
+def pointer(memory: Any, offset: int, name: str) -> Array:
+    """Flat memory from an element on."""
+    if not isinstance(memory, np.ndarray) or not memory.flags.c_contiguous:
+        raise unsupported(f"a pointer into {name}", "its memory is no compact array")
+    flat: Array = memory.reshape(-1)
+    if not 0 <= offset <= flat.size:
+        raise IndexError(f"a pointer into {name} at element {offset} of {flat.size}")
+    return flat[offset:]
+
+
 def element_strides(array: Array) -> tuple[int, ...]:
     """The strides in elements."""
     return tuple(s // array.itemsize for s in array.strides)
@@ -301,7 +311,7 @@ def raise_format(kind: str, text: str, *args: int) -> int:
 RUNTIME: dict[str, Any] = {
     "_address": address, "_alloc": alloc, "_bind": bind_buffer, "_bind_dim": bind_dim, "_bind_stride": bind_stride, "_ck": checked, "_ckv": checked_vector,
     "_dom": check_domain, "_eoffset": element_offset, "_estrides": element_strides, "_fail": fail, "_ifl": if_lanes,
-    "_match": match_region, "_np": np, "_product": itertools.product, "_raise": raise_format, "_reinterpret": reinterpret,
+    "_match": match_region, "_np": np, "_pointer": pointer, "_product": itertools.product, "_raise": raise_format, "_reinterpret": reinterpret,
     "_Return": Return, "_shuffle": shuffle, "_tdiv": trunc_div, "_tmod": trunc_mod, "_toint": to_int, "_vdiv": vector_div,
     "_vmod": vector_mod, "_vtoint": vector_to_int, "_view": view,
 }  # fmt: skip

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from tilewright.backends.llvm.emit_core import PLAIN_LOOPS
+from tilewright.backends.llvm.imports import link_import, without_imports
 from tilewright.ir.target import Target, host_info
 from tilewright.support.diagnostics import CompileError
 
@@ -62,6 +63,7 @@ def _machine(triple: str, cpu: str, features: str) -> Any:
 def _parse(text: str, target: Target) -> Any:
     ll = _llvm()
     context = ll.create_context()
+    text, imports = without_imports(text)
     try:
         module = ll.parse_assembly(text, context)
         module.verify()
@@ -69,6 +71,8 @@ def _parse(text: str, target: Target) -> Any:
         raise _invalid(text, str(error)) from error
     module.triple = target.mtriple
     module.data_layout = str(target_machine(target).target_data)
+    for other in imports:
+        link_import(ll, module, other, context)
     return module
 
 
@@ -92,7 +96,7 @@ def _invalid(text: str, message: str) -> CompileError:
 def _optimise(module: Any, target: Target, opt: str, text: str) -> None:
     ll = _llvm()
     if opt == "auto":
-        opt = "scalar" if PLAIN_LOOPS in text[:400] else "kernel"
+        opt = "scalar" if PLAIN_LOOPS in text[:400] or without_imports(text)[1] else "kernel"
     if opt not in ("kernel", "scalar", "O3"):
         raise CompileError.at("TW0612", f"unknown optimisation pipeline {opt!r}", hint="kernel, scalar, O3 or auto")
     options = ll.create_pipeline_tuning_options(speed_level=3 if opt == "O3" else 2)

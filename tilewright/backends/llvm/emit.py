@@ -19,6 +19,7 @@ import tilewright.backends.llvm.math  # noqa: F401  these two fill the table of 
 from tilewright.arith.expr import Var
 from tilewright.backends.llvm.emit_core import ModuleWriter, llvm_type, symbol, unsupported
 from tilewright.backends.llvm.emit_stmt import StmtWriter
+from tilewright.backends.llvm.imports import with_imports
 from tilewright.ir.module import attrs_of
 from tilewright.ir.target import Target
 from tilewright.tir.ir import PrimFunc
@@ -48,7 +49,8 @@ def emit_module(funcs: Sequence[PrimFunc], target: Target, name: str = "tilewrig
         raise unsupported("TW0606", f"two functions of one module have the symbol {twice!r}")
     for f, s in zip(funcs, symbols, strict=True):
         _emit_function(mod, f, s, signatures)
-    return EmitResult(mod.text(name), mod.constants)
+    imports = dict.fromkeys(t for f in funcs for t in attrs_of(f).get("import_llvm", ()))
+    return EmitResult(with_imports(mod.text(name), list(imports)), mod.constants)
 
 
 def function_symbol(f: PrimFunc) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.ir.node import replace
 from tilewright.tir.ir import PrimFunc
 from tilewright.tir.lower.flatten_buffers import flatten_buffers
+from tilewright.tir.lower.import_llvm import imported_llvm
 from tilewright.tir.lower.kernel_abi import kernel_params
 from tilewright.tir.lower.lower_blocks import lower_blocks
 from tilewright.tir.lower.pack_subbyte import pack_subbyte
@@ -32,6 +33,9 @@ def lower_kernel(f: PrimFunc, target: Any = None) -> PrimFunc:
     `f` is in block form; loops may carry a schedule already. Raises CompileError TW05xx on what cannot be lowered.
     """
     del target
+    imports = imported_llvm(f)
+    if imports:
+        f = f.with_attr("import_llvm", imports)
     flat, symbols = kernel_params(f)
     for run in KERNEL_PIPELINE:
         f = run(f)

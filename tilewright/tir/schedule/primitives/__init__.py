@@ -15,6 +15,7 @@ from tilewright.tir.schedule.primitives import (
     rfactor,
     sampling,
     storage,
+    tensorize,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "rfactor",
     "sampling",
     "storage",
+    "tensorize",
 ]

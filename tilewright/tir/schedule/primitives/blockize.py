@@ -39,7 +39,7 @@ from tilewright.tir.schedule.primitives.reduction_block import scope_position
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, LoopRV, Path, State, nearest_blocks
 
-__all__ = ["blockize"]
+__all__ = ["blockize", "blockized", "only_block"]
 
 
 def _prepare(s: State, arguments: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ def blockize(s: State, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: 
     """
     if isinstance(target, LoopRV):
         path = s.loop_path(target)
-        inside = _only_block(s, target, path[-1])
+        inside = only_block(s, target, path[-1])
         block = BlockRV(inside.block.name_hint, target.func)
         made = blockized(s, block, s.block_path(block), path[-1], preserve_unit_iters)
         s.put(target.func, path, made)
@@ -66,7 +66,7 @@ def blockize(s: State, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: 
     return _blockize_blocks(s, list(target), preserve_unit_iters)
 
 
-def _only_block(s: State, loop: LoopRV, stmt: Stmt) -> BlockRealize:
+def only_block(s: State, loop: LoopRV, stmt: Stmt) -> BlockRealize:
     """The block in a loop; there is one, and nothing else."""
     step = stmt
     while isinstance(step, For):
