@@ -13,6 +13,7 @@ __all__ = ["LAZY", "is_resolved", "resolve"]
 LAZY: dict[str, str] = {
     "script.prim_func": "tilewright.script.tir:prim_func",
     "script.ir_module": "tilewright.script.ir:ir_module",
+    "script.T": "tilewright.script:tir",
     "script.print": "tilewright.script.printer:to_script",
     "script.show": "tilewright.script.printer:show",
     "script.repr": "tilewright.script.printer:to_repr",
@@ -20,6 +21,7 @@ LAZY: dict[str, str] = {
     "script.locate": "tilewright.script.printer:locate",
     "verify.relax": "tilewright.relax.verify:verify_module",
     "verify.blocks": "tilewright.tir.verify:verify_module_blocks",
+    "verify.wellformed": "tilewright.tir.verify:verify_well_formed",
     "verify.flat": "tilewright.tir.verify:verify_module_flat",
     "host.info": "tilewright.backends.llvm.host:host_info",
     "runtime.pool": "tilewright.backends.llvm.pool:pool",

@@ -108,7 +108,9 @@ _MODULES = (
 _NAMES = {
     "BijectiveLayout": "data_layout", "Layout": "data_layout", "bijective_layout": "data_layout", "layout": "data_layout",
     "PyStmtExprMutator": "functor", "PyStmtExprVisitor": "functor",
-    "BlockRV": "schedule", "LoopRV": "schedule", "Schedule": "schedule", "ScheduleError": "schedule",
+    "BlockRV": "schedule", "BlockScope": "schedule", "ExprRV": "schedule", "LoopRV": "schedule", "Schedule": "schedule",
+    "ScheduleDebugMask": "schedule", "ScheduleError": "schedule",
+    "ScheduleState": "schedule", "StmtSRef": "schedule", "DepKind": "schedule", "Dependency": "schedule", "Trace": "schedule",
     "IndexMap": "index_map", "TensorIntrin": "tensor_intrin",
 }  # fmt: skip
 

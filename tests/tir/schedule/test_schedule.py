@@ -298,7 +298,7 @@ def test_trace_prints_and_replays() -> None:
     from_json = Schedule(f)
     type(sch.trace).apply_json_to_schedule(sch.trace.as_json(), from_json)
     assert structural_equal(sch.mod, from_json.mod)
-    assert "sch.sample_perfect_tile(loop=l1, n=2, decision=" in str(sch.trace)
+    assert "sch.sample_perfect_tile(loop=l1, n=2, max_innermost_factor=16, decision=" in str(sch.trace)
     assert "sch.vectorize(loop=" in str(sch.trace)
 
 
@@ -437,7 +437,7 @@ def test_errors_of_rarer_faults() -> None:
     sch = Schedule(mm_relu())
     y, relu = sch.get_block("Y"), sch.get_block("C")
     i, j, k = sch.get_loops(y)
-    _error("TW0441", lambda: sch.sample_perfect_tile(i, 2, decision=[5, 5]))
+    _error("TW0441", lambda: sch.sample_perfect_tile(i, 2, decision=[5]))
     _error("TW0441", lambda: sch.sample_categorical([1, 2], [1.0]))
     sch.reverse_compute_at(relu, j)
     sch = Schedule(mm_relu())

@@ -12,17 +12,65 @@ from tilewright.support.lazy import resolve
 from tilewright.support.span import Span
 from tilewright.tir.ir import For
 
-__all__ = ["ScheduleError", "fail"]
+__all__ = ["LEVELS", "ScheduleError", "UnknownFunctionError", "UnknownHandleError", "fail"]
+
+LEVELS = ("detail", "fast", "none")
+"""How much an error says: everything; the reason without the program; nothing but its code."""
 
 
 class ScheduleError(CompileError):
-    """A primitive cannot be applied here. Code TW04xx; the message shows where, why, and what could be done instead."""
+    """A primitive cannot be applied here. Code TW04xx; the message shows where, why, and what could be done instead.
+
+    The program is printed when somebody reads the message, not when the error is raised: a search that tries thousands of
+    steps pays nothing for those that fail. `level` is one of `LEVELS`.
+    """
+
+    level = "detail"
+
+    def __init__(self, diagnostic: Diagnostic, root: Any = None, node: Any = None) -> None:
+        Exception.__init__(self)
+        self._bare, self._root, self._node = diagnostic, root, node
+        self._shown: tuple[Diagnostic, ...] | None = None
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What is wrong, with the place in the printed program."""
+        if self._shown is None:
+            d = self._bare
+            place = _place(self._root, self._node) if self._root is not None and self._node is not None else None
+            self._shown = (Diagnostic(d.code, d.message, place, hint=d.hint),)
+        return self._shown
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The message, as one text."""
+        return (str(self),)
+
+    @args.setter
+    def args(self, value: Any) -> None:
+        """Python sets the arguments of an exception when it is made; the message says it all."""
+
+    def __str__(self) -> str:
+        if self.level == "none":
+            return f"error[{self._bare.code}]: (not rendered)"
+        if self.level == "fast":
+            return self._bare.render()
+        return "\n".join(d.render() for d in self.diagnostics)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.diagnostics[0],)
+
+
+class UnknownHandleError(ScheduleError, IndexError, ValueError):
+    """A handle stands for nothing (any more) in this schedule."""
+
+
+class UnknownFunctionError(ScheduleError, ValueError):
+    """It is not known which function of the module is meant."""
 
 
 def _place(root: Any, node: Any) -> Span | None:
     """Where the node stands in the printed program; a loop or block only by its head line."""
-    if node is None:
-        return None
     locate = resolve("script.locate")
     span: Span | None = locate(root, node, "<the program>")
     if span is None and isinstance(node, For):  # printed in one line with the loops around it
@@ -57,11 +105,18 @@ def _only_name(span: Span, name: str) -> Span:
 
 
 def fail(
-    code: str, message: str, root: Any = None, node: Any = None, *, choices: Iterable[str] = (), hint: str | None = None
+    code: str,
+    message: str,
+    root: Any = None,
+    node: Any = None,
+    *,
+    choices: Iterable[str] = (),
+    hint: str | None = None,
+    kind: type[ScheduleError] = ScheduleError,
 ) -> ScheduleError:
     """The error to raise: `node` of the function `root` is underlined; `choices` are the legal alternatives."""
     options = list(choices)
     if options:
         listed = f"choose among: {', '.join(options)}"
         hint = f"{hint}; {listed}" if hint else listed
-    return ScheduleError(Diagnostic(code, message, _place(root, node) if root is not None else None, hint=hint))
+    return kind(Diagnostic(code, message, hint=hint), root, node)

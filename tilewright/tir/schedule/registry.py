@@ -42,7 +42,7 @@ def primitive(
 
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(f)
-        parameters = list(signature.parameters.values())[1:]
+        parameters = [q for q in list(signature.parameters.values())[1:] if q.name != "rng"]
         PRIMITIVES[f.__name__] = Primitive(f.__name__, f, signature.replace(parameters=parameters), changes, prepare)
         return f
 

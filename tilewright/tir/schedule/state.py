@@ -1,16 +1,17 @@
 """The program under a schedule, and how primitives find and replace parts of it.
 
-A block is known by its name (unique in a function), a loop by its variable: both stay what they are while the statements
-around them are rebuilt. A primitive works on a copy of the state, which replaces the old one only if it succeeds.
+A block is known by its name (unique in a function; where a program comes with several of one name, the name object tells
+them apart), a loop by its variable: both stay what they are while the statements around them are rebuilt. The statements are
+never changed in place, so that a state is saved and restored by keeping the module. Where things are is written down in an
+index, made anew when the body of a function has changed and somebody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Union
 
-from tilewright.arith.expr import And, IntImm, PrimExpr, Var, logical_and
+from tilewright.arith.expr import And, IntImm, PrimExpr, Var, cast, logical_and
+from tilewright.arith.iter_map import iter_map_simplify
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import children, replace
 from tilewright.tir.analysis.regions import accesses
@@ -19,16 +20,29 @@ from tilewright.tir.ir import (
     BlockRealize,
     Buffer,
     BufferRegion,
+    BufferStore,
+    Evaluate,
     For,
     PrimFunc,
+    Range,
     SeqStmt,
     Stmt,
     seq,
 )
 from tilewright.tir.lower.index import IndexSpace
-from tilewright.tir.schedule.errors import fail
+from tilewright.tir.schedule.errors import UnknownFunctionError, UnknownHandleError, fail
 
-__all__ = ["BlockRV", "LoopRV", "State", "iter_kinds", "nearest_blocks", "with_regions"]
+__all__ = [
+    "BlockRV",
+    "ExprRV",
+    "LoopRV",
+    "Place",
+    "State",
+    "iter_kinds",
+    "nearest_blocks",
+    "simplify_bindings",
+    "with_regions",
+]
 
 TRUE = IntImm("bool", 1)
 
@@ -36,7 +50,9 @@ TRUE = IntImm("bool", 1)
 class BlockRV:
     """A handle of a block, valid for as long as the block exists."""
 
-    def __init__(self, name: str, func: str) -> None:
+    __slots__ = ("func", "name")
+
+    def __init__(self, name: str = "", func: str = "main") -> None:
         self.name, self.func = name, func
 
     def __repr__(self) -> str:
@@ -46,89 +62,202 @@ class BlockRV:
 class LoopRV:
     """A handle of a loop, valid until the loop is split, fused or removed."""
 
-    def __init__(self, var: Var, func: str) -> None:
-        self.var, self.func = var, func
+    __slots__ = ("func", "var")
+
+    def __init__(self, var: Var | None = None, func: str = "main") -> None:
+        self.var, self.func = Var("unbound", "int32") if var is None else var, func
 
     def __repr__(self) -> str:
         return f"LoopRV({self.var.name!r})"
 
 
+ExprRV = PrimExpr
+"""A handle of a number: a sampled variable, or an expression of such."""
+Place = Union[BlockRV, LoopRV]
+"""A block or a loop."""
 Path = list[Stmt]
 """A statement with all that it stands in: from the function's body down to the statement itself."""
 
 
-@dataclass
+class BlockName(str):
+    """The name of a block that shares it with others: the object tells which."""
+
+    __slots__ = ()
+
+
+class _Index:
+    """Where the blocks and loops of a body are."""
+
+    __slots__ = ("blocks", "body", "loops", "parents")
+
+    def __init__(self, body: Stmt) -> None:
+        self.body = body
+        self.blocks: dict[str, list[BlockRealize]] = {}
+        self.loops: dict[Var, For] = {}
+        self.parents: dict[int, Stmt | None] = {id(body): None}
+        self.visit(body)
+
+    def visit(self, s: Stmt) -> None:
+        kind = type(s)
+        while kind is For:
+            self.loops[s.loop_var] = s  # pyright: ignore
+            body: Stmt = s.body  # pyright: ignore
+            self.parents[id(body)] = s
+            s, kind = body, type(body)
+        if kind is BlockRealize:
+            block: Block = s.block  # pyright: ignore
+            self.blocks.setdefault(block.name_hint, []).append(s)  # pyright: ignore
+            parents = self.parents
+            parents[id(block)] = s
+            if block.init is not None:
+                parents[id(block.init)] = block
+                self.visit(block.init)
+            parents[id(block.body)] = block
+            self.visit(block.body)
+        elif kind is not BufferStore and kind is not Evaluate:
+            for c in children(s):
+                if isinstance(c, Stmt):
+                    self.parents[id(c)] = s
+                    self.visit(c)
+
+    def path(self, s: Stmt) -> Path:
+        out: Path = [s]
+        at = self.parents[id(s)]
+        while at is not None:
+            out.append(at)
+            at = self.parents[id(at)]
+        out.reverse()
+        return out
+
+
 class State:
     """The module, the function that `get_block` looks in, sampled values, and the new names of renamed blocks."""
 
-    mod: IRModule
-    func_name: str
-    aliases: dict[str, str] = field(default_factory=lambda: dict[str, str]())
-    values: dict[Var, int] = field(default_factory=lambda: dict[Var, int]())
+    def __init__(
+        self,
+        mod: IRModule,
+        func_name: str,
+        aliases: dict[str, str] | None = None,
+        values: dict[Var, int] | None = None,
+    ) -> None:
+        self.mod, self.func_name = mod, func_name
+        self.aliases: dict[str, str] = {} if aliases is None else aliases
+        self.values: dict[Var, int] = {} if values is None else values
+        self.decision: Any = None
+        """What the last sampling step chose."""
+        self.places: tuple[Any, Any, Any] | None = None
+        """Where a block may be computed: (the function's body, the block, the places)."""
+        self._indices: dict[str, _Index] = {}
 
     def copy(self) -> State:
         """An independent state."""
-        return State(self.mod.clone(), self.func_name, dict(self.aliases), dict(self.values))
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.mod, new.aliases, new.values = self.mod.clone(), dict(self.aliases), dict(self.values)
+        new._indices = dict(self._indices)
+        return new
+
+    def save(self) -> tuple[Any, ...]:
+        """What `restore` takes to come back to here; from now on changes go to copies."""
+        saved = self.mod, self.func_name, self.aliases, self.values
+        self.mod, self.aliases, self.values = self.mod.clone(), dict(self.aliases), dict(self.values)
+        return saved
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Come back to where `save` was called."""
+        self.mod, self.func_name, self.aliases, self.values = saved
 
     # ---- the function --------------------------------------------------------------------------------------------------
 
     def func(self, name: str | None = None) -> PrimFunc:
-        """A function of the module."""
-        f = self.mod[name or self.func_name]
+        """A function of the module. Raises ScheduleError TW0401 where it is none of the loop IR, or is not said which."""
+        name = name or self.func_name
+        if not name:
+            raise fail(
+                "TW0401",
+                "the schedule does not know which function to be working on",
+                choices=[v.name_hint for v in self.mod.functions],
+                hint="call work_on, or give func_name",
+                kind=UnknownFunctionError,
+            )
+        f = self.mod[name]
         if not isinstance(f, PrimFunc):
-            raise fail("TW0401", f"{name or self.func_name} is no function of the loop IR")
+            raise fail("TW0401", f"{name} is no function of the loop IR")
         return f
 
     def set_body(self, func: str, body: Stmt) -> None:
         """Replace the body of a function."""
-        self.mod.update_func(self.mod.get_global_var(func), replace(self.func(func), body=body))
+        old = self.func(func)
+        if old.body is not body:
+            self.mod.update_func(self.mod.get_global_var(func), replace(old, body=body))
 
     # ---- finding -------------------------------------------------------------------------------------------------------
 
+    def index(self, func: str) -> _Index:
+        """Where the blocks and loops of a function are."""
+        body = self.func(func).body
+        found = self._indices.get(func)
+        if found is None or found.body is not body:
+            found = self._indices[func] = _Index(body)
+        return found
+
     def block_names(self, func: str) -> list[str]:
         """The names of a function's blocks, in order."""
-        return [b.name_hint for b in _blocks(self.func(func).body)]
+        return [name for name, found in self.index(func).blocks.items() for _ in found]
 
     def block_path(self, rv: BlockRV) -> Path:
         """The way to the BlockRealize that `rv` stands for. Raises ScheduleError TW0402 where there is none."""
+        return self.index(rv.func).path(self.block(rv))
+
+    def loop_path(self, rv: LoopRV) -> Path:
+        """The way to the loop that `rv` stands for. Raises ScheduleError TW0403 where it is gone."""
+        return self.index(rv.func).path(self.loop(rv))
+
+    def path(self, rv: Place) -> Path:
+        """The way to a block or loop."""
+        return self.block_path(rv) if isinstance(rv, BlockRV) else self.loop_path(rv)
+
+    def path_to(self, func: str, s: Stmt) -> Path:
+        """The way to a statement that is in the function as it is now."""
+        return self.index(func).path(s)
+
+    def block(self, rv: BlockRV) -> BlockRealize:
+        """The realization of a block. Raises ScheduleError TW0402 where there is none of its name, or several."""
         name = rv.name
+        blocks = self.index(rv.func).blocks
         while name in self.aliases:
             name = self.aliases[name]
-        found = [p for p in _paths(self.func(rv.func).body) if isinstance(p[-1], BlockRealize) and _name(p[-1]) == name]
+        found = blocks.get(name, [])
+        if len(found) > 1:
+            found = [b for b in found if b.block.name_hint is name] or found
         if not found:
-            raise fail("TW0402", f"the function {rv.func} has no block {name!r}", choices=self.block_names(rv.func))
+            raise fail(
+                "TW0402",
+                f"the function {rv.func} has no block {name!r}",
+                choices=self.block_names(rv.func),
+                kind=UnknownHandleError,
+            )
         if len(found) > 1:
             raise fail(
                 "TW0402", f"{len(found)} blocks of {rv.func} are named {name!r}", hint="give them different names"
             )
         return found[0]
 
-    def loop_path(self, rv: LoopRV) -> Path:
-        """The way to the loop that `rv` stands for. Raises ScheduleError TW0403 where it is gone."""
-        for p in _paths(self.func(rv.func).body):
-            if isinstance(p[-1], For) and p[-1].loop_var is rv.var:
-                return p
-        raise fail(
-            "TW0403",
-            f"the loop {rv.var.name!r} does not exist (any more) in {rv.func}",
-            hint="split and fuse replace loops: use the loops that they return, or ask get_loops again",
-        )
-
-    def block(self, rv: BlockRV) -> BlockRealize:
-        """The realization of a block."""
-        found = self.block_path(rv)[-1]
-        assert isinstance(found, BlockRealize)
-        return found
-
     def loop(self, rv: LoopRV) -> For:
-        """The loop of a handle."""
-        found = self.loop_path(rv)[-1]
-        assert isinstance(found, For)
+        """The loop of a handle. Raises ScheduleError TW0403 where it is gone."""
+        found = self.index(rv.func).loops.get(rv.var)
+        if found is None:
+            raise fail(
+                "TW0403",
+                f"the loop {rv.var.name!r} does not exist (any more) in {rv.func}",
+                hint="split and fuse replace loops: use the loops that they return, or ask get_loops again",
+                kind=UnknownHandleError,
+            )
         return found
 
     def unique(self, func: str, name: str) -> str:
         """A block name that is free."""
-        taken = set(self.block_names(func))
+        taken = self.index(func).blocks
         n, candidate = 0, name
         while candidate in taken:
             n += 1
@@ -147,32 +276,13 @@ class State:
             raise fail("TW0404", "nothing of the function would be left")
         self.set_body(func, new)
 
-    def simplify(self, func: str) -> None:
-        """Simplify what blocks are bound to, and drop predicates that always hold."""
-        self.set_body(func, _simplify(self.func(func).body, IndexSpace()))
+    def simplify(self, func: str, *, predicates: bool = True) -> None:
+        """Simplify what blocks are bound to; with `predicates`, drop those parts of predicates that always hold."""
+        body = simplify_bindings(self.func(func).body, [])
+        self.set_body(func, _drop_conditions(body, IndexSpace()) if predicates else body)
 
 
 # ---- trees -----------------------------------------------------------------------------------------------------------
-
-
-def _name(s: BlockRealize) -> str:
-    return s.block.name_hint
-
-
-def _paths(s: Stmt, above: tuple[Stmt, ...] = ()) -> Iterator[Path]:
-    here = (*above, s)
-    yield list(here)
-    for c in children(s):
-        if isinstance(c, Stmt):
-            yield from _paths(c, here)
-
-
-def _blocks(s: Stmt) -> Iterator[Block]:
-    if isinstance(s, Block):
-        yield s
-    for c in children(s):
-        if isinstance(c, Stmt):
-            yield from _blocks(c)
 
 
 def _rebuild(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
@@ -224,27 +334,87 @@ def with_regions(block: Block) -> Block:
     return replace(block, reads=ordered(kept, block.reads), writes=ordered(writes, block.writes))
 
 
-def _simplify(s: Any, space: IndexSpace) -> Any:
+def simplify_bindings(s: Stmt, above: Path, preserve_unit_iters: bool = True) -> Stmt:
+    """The statement with what its blocks are bound to written as maps of the loops; `above`: what it stands in."""
+    ranges: dict[Var, Range] = {}
+    for p in above:
+        if isinstance(p, For):
+            ranges[p.loop_var] = Range(p.min, p.extent)
+        elif isinstance(p, BlockRealize):
+            ranges.clear()
+    return _simplify_below(s, ranges, preserve_unit_iters)
+
+
+def _simplify_below(s: Any, ranges: dict[Var, Range], preserve: bool) -> Any:
+    if isinstance(s, For):
+        ranges[s.loop_var] = Range(s.min, s.extent)
+        body = _simplify_below(s.body, ranges, preserve)
+        del ranges[s.loop_var]
+        return s if body is s.body else replace(s, body=body)
+    if isinstance(s, BlockRealize):
+        if s.block.iter_vars:
+            values = _bindings(s, ranges, preserve)
+            return s if values is None else replace(s, iter_values=values)
+        body = _simplify_below(s.block.body, ranges, preserve)
+        return s if body is s.block.body else replace(s, block=replace(s.block, body=body))
+    changes: dict[str, Any] = {}
+    for name in s.child_fields:
+        old = getattr(s, name)
+        if isinstance(old, Stmt):
+            new: Any = _simplify_below(old, ranges, preserve)
+        elif isinstance(old, tuple) and old and isinstance(old[0], Stmt):
+            new = tuple(_simplify_below(x, ranges, preserve) for x in old)  # pyright: ignore[reportUnknownVariableType]
+            if all(a is b for a, b in zip(new, old, strict=True)):  # pyright: ignore
+                continue
+        else:
+            continue
+        if new is not old:
+            changes[name] = new
+    return replace(s, **changes) if changes else s
+
+
+def _bindings(s: BlockRealize, ranges: dict[Var, Range], preserve: bool) -> tuple[PrimExpr, ...] | None:
+    """What the block is bound to, simplified; None where nothing changes."""
+    if all(isinstance(v, (Var, IntImm)) for v in s.iter_values) and (
+        preserve or not any(v in ranges and _is_one(ranges[v].extent) for v in s.iter_values if isinstance(v, Var))
+    ):
+        return None
+    new = iter_map_simplify(
+        list(s.iter_values), ranges, s.predicate, "surjective", simplify_trivial_iterators=not preserve
+    )
+    values = tuple(v if v.dtype == old.dtype else cast(v, old.dtype) for v, old in zip(new, s.iter_values, strict=True))
+    return None if all(a is b for a, b in zip(values, s.iter_values, strict=True)) else values
+
+
+def _is_one(e: PrimExpr) -> bool:
+    return isinstance(e, IntImm) and e.value == 1
+
+
+def _drop_conditions(s: Any, space: IndexSpace) -> Any:
+    """The statement without those parts of predicates that always hold."""
     if isinstance(s, For):
         space.set_range(s.loop_var, s.min, s.extent)
-        return _keep(s, body=_simplify(s.body, space))
-    if isinstance(s, BlockRealize):
-        values = tuple(space.expr(space.recombine(space.poly(v)), v.dtype) for v in s.iter_values)
-        predicate = _simplify_predicate(s.predicate, space)
+    elif isinstance(s, BlockRealize):
+        predicate = s.predicate if isinstance(s.predicate, IntImm) else _simplify_predicate(s.predicate, space)
         for iv in s.block.iter_vars:
             if iv.dom is not None:
                 space.set_range(iv.var, iv.dom.min, iv.dom.extent)
-        return replace(s, iter_values=values, predicate=predicate, block=_simplify(s.block, space))
-    if isinstance(s, Block):
-        return _keep(s, body=_simplify(s.body, space))
-    if isinstance(s, SeqStmt):
-        new = tuple(_simplify(x, space) for x in s.seq)
-        return s if all(a is b for a, b in zip(new, s.seq, strict=True)) else SeqStmt(new)
-    return s
-
-
-def _keep(s: Any, body: Stmt) -> Any:
-    return s if s.body is body else replace(s, body=body)
+        block = _drop_conditions(s.block, space)
+        return s if block is s.block and predicate is s.predicate else replace(s, predicate=predicate, block=block)
+    changes: dict[str, Any] = {}
+    for name in s.child_fields:
+        old = getattr(s, name)
+        if isinstance(old, Stmt):
+            new: Any = _drop_conditions(old, space)
+        elif isinstance(old, tuple) and old and isinstance(old[0], Stmt):
+            new = tuple(_drop_conditions(x, space) for x in old)  # pyright: ignore[reportUnknownVariableType]
+            if all(a is b for a, b in zip(new, old, strict=True)):  # pyright: ignore
+                continue
+        else:
+            continue
+        if new is not old:
+            changes[name] = new
+    return replace(s, **changes) if changes else s
 
 
 def conjuncts(e: PrimExpr) -> list[PrimExpr]:
@@ -257,9 +427,10 @@ def conjuncts(e: PrimExpr) -> list[PrimExpr]:
 def _simplify_predicate(e: PrimExpr, space: IndexSpace) -> PrimExpr:
     from tilewright.tir.lower.settle_loops import decide
 
-    out: PrimExpr = TRUE
+    parts = conjuncts(e)
+    kept: list[PrimExpr] = []
     seen: set[Any] = set()
-    for part in conjuncts(e):
+    for part in parts:
         a, b = getattr(part, "a", None), getattr(part, "b", None)
         if isinstance(a, PrimExpr) and isinstance(b, PrimExpr) and a.dtype in ("int32", "int64"):
             p, q = space.recombine(space.poly(a)), space.recombine(space.poly(b))
@@ -270,6 +441,10 @@ def _simplify_predicate(e: PrimExpr, space: IndexSpace) -> PrimExpr:
             if key in seen:
                 continue
             seen.add(key)
-            part = replace(part, a=space.expr(p, a.dtype), b=space.expr(q, b.dtype))
+        kept.append(part)
+    if len(kept) == len(parts):
+        return e
+    out: PrimExpr = TRUE
+    for part in kept:
         out = logical_and(out, part)
     return out
