@@ -32,13 +32,19 @@ from tilewright.tir.transform.compact_buffers import compact_buffers
 from tilewright.tir.transform.convert_blocks import convert_blocks
 from tilewright.tir.transform.flatten_buffer import flatten_buffer
 from tilewright.tir.transform.gpu.annotate_device_regions import annotate_device_regions
+from tilewright.tir.transform.gpu.async_copies import async_copies
 from tilewright.tir.transform.gpu.common import launch
 from tilewright.tir.transform.gpu.default_gpu_schedule import default_gpu_schedule
+from tilewright.tir.transform.gpu.infer_fragment import infer_fragment
+from tilewright.tir.transform.gpu.inject_software_pipeline import inject_software_pipeline
 from tilewright.tir.transform.gpu.inject_virtual_thread import inject_virtual_thread
 from tilewright.tir.transform.gpu.lift_thread_binding import lift_thread_binding
 from tilewright.tir.transform.gpu.lower_cross_thread_reduction import lower_cross_thread_reduction
 from tilewright.tir.transform.gpu.lower_device_kernel_launch import lower_device_kernel_launch
 from tilewright.tir.transform.gpu.lower_thread_allreduce import lower_thread_allreduce
+from tilewright.tir.transform.gpu.lower_warp_memory import lower_warp_memory
+from tilewright.tir.transform.gpu.manifest_shared_memory_local_stage import manifest_shared_memory_local_stage
+from tilewright.tir.transform.gpu.merge_shared_memory import merge_shared_memory
 from tilewright.tir.transform.gpu.split_host_device import split_host_device
 from tilewright.tir.transform.gpu.thread_sync import thread_sync
 from tilewright.tir.transform.gpu.unify_thread_binding import unify_thread_binding
@@ -71,11 +77,13 @@ DEVICE_PIPELINE: Sequence[Callable[[t.PrimFunc], t.PrimFunc]] = (
     lower_init_block,  # T.init ▸ a branch
     plan_buffers,  # buffers allocated where they are used
     convert_blocks,  # block iterators ▸ their values
+    manifest_shared_memory_local_stage,  # marked copies to shared memory ▸ through registers
     lift_thread_binding,  # thread loops ▸ where those of one index can be one
     compact_buffers,  # buffers ▸ only what is used of them
     unify_thread_binding,  # one variable for each thread index, launched outermost
     lower_match_buffer,  # views ▸ what they view
     simplify_func,
+    inject_software_pipeline,  # annotated loops ▸ prologue, body, epilogue
     lower_opaque_block,  # blocks ▸ statements
     flatten_buffer,  # accesses ▸ offsets
     simplify_func,
@@ -84,7 +92,9 @@ DEVICE_PIPELINE: Sequence[Callable[[t.PrimFunc], t.PrimFunc]] = (
     simplify_func,
     _sync_shared,  # barriers
     _sync_shared_dyn,
+    infer_fragment,  # fragments of tensor cores ▸ their shapes and layouts
     lower_thread_allreduce,  # reductions over threads ▸ shuffles, or steps in shared memory
+    async_copies,  # asynchronous stages ▸ cp.async, groups and waits; elsewhere plain copies
     annotate_device_regions,
 )
 """The passes on one function, in order. Then its device regions become kernels."""
@@ -103,9 +113,11 @@ def lower_device(f: t.PrimFunc, target: str | Target) -> DeviceProgram:
     for run in DEVICE_PIPELINE:
         f = run(f)
     var = GlobalVar(name)
-    mod = lower_device_kernel_launch(split_host_device(_with_host(IRModule({var: f}))))
+    mod = split_host_device(_with_host(IRModule({var: f})))
+    mod = mod.with_({v: _finish(k) for v, k in mod.functions.items() if v is not var and isinstance(k, t.PrimFunc)})
+    mod = lower_device_kernel_launch(mod)
     host = mod.functions[var]
-    kernels = tuple(_finish(k) for v, k in mod.functions.items() if v is not var and isinstance(k, t.PrimFunc))
+    kernels = tuple(k for v, k in mod.functions.items() if v is not var and isinstance(k, t.PrimFunc))
     assert isinstance(host, t.PrimFunc)
     for k in kernels:
         check_kernel(k)
@@ -176,6 +188,7 @@ class _Hoist(Mutator):
 
 def _finish(kernel: t.PrimFunc) -> t.PrimFunc:
     kernel = kernel.with_body(_Hoist().visit(_Strip().visit(kernel.body)))
+    kernel = lower_warp_memory(merge_shared_memory(kernel, "shared.dyn"))
     return simplify_func(_own_names(kernel))
 
 

@@ -174,7 +174,8 @@ class _Lower(Mutator):
                         self.threads.setdefault(b, {})[p.thread_binding.thread_tag] = p
         stmts: list[t.Stmt] = []
         if part:
-            stmts += [_start(s, r, part), *_in_thread(s, loops[0], _partial(s, r, part))]
+            stmts.append(_start(s, r, part))
+        stmts += _in_thread(s, loops[0], _partial(s, r, part) if part else None)
         stmts += [_combine(s, loops, r, part, whole), _write_back(s, loops, r, whole)]
         out = t.seq(*stmts)
         for p in reversed(loops):
@@ -260,22 +261,24 @@ def _partial(s: t.BlockRealize, r: Reduction, part: list[t.Buffer]) -> t.Stmt:
     return replace(s, block=new)
 
 
-def _in_thread(s: t.BlockRealize, top: t.For, new: t.Stmt) -> list[t.Stmt]:
-    """The loops of the reduction around its new block, without those over threads."""
+def _in_thread(s: t.BlockRealize, top: t.For, new: t.Stmt | None) -> list[t.Stmt]:
+    """The loops of the reduction around its new block (or what else is in them), without those over threads."""
 
-    def rebuild(x: t.Stmt) -> t.Stmt:
+    def rebuild(x: t.Stmt) -> t.Stmt | None:
         if x is s:
             return new
         if isinstance(x, t.SeqStmt):
-            return t.SeqStmt(tuple(rebuild(y) for y in x.seq))
+            kept = [y for y in map(rebuild, x.seq) if y is not None]
+            return t.seq(*kept) if kept else None
         if isinstance(x, t.For):
             body = rebuild(x.body)
-            if x.thread_binding is not None and body is not x.body:
+            if body is None or (x.thread_binding is not None and body is not x.body):
                 return body
             return x if body is x.body else replace(x, body=body)
         return x
 
-    return [rebuild(top)]
+    found = rebuild(top)
+    return [] if found is None else [found]
 
 
 def _combine(

@@ -315,7 +315,7 @@ class _Steps:
 
     def tree(self, values: list[Any]) -> list[t.BufferLoad]:
         """A reduction in shared memory."""
-        g, warp = self.g, self.owner.warp
+        g = self.g
         self.shared = [
             local_buffer(f"red_buf{i}", d, (g.group_extent * g.reduce_extent,), "shared") for i, d in enumerate(self.dtypes)
         ]  # fmt: skip
@@ -329,12 +329,9 @@ class _Steps:
         if n > g.reduce_extent:
             n //= 2
             self.step(n, g.reduce_extent - n)
-        aligned = g.group_extent == 1 or g.contiguous % warp == 0
-        while n > g.contiguous or n > warp or (n > 1 and not aligned):
+        while n > 1:
             n //= 2
             self.step(n, n)
-        if n > 1:
-            self.in_warp(n)
         return [_load(b, self.at(const(0, g.reduce_index.dtype))) for b in self.shared]
 
     def halves(self, offset: int) -> list[PrimExpr]:
@@ -347,19 +344,3 @@ class _Steps:
         index = self.g.reduce_index
         stores = self.update(self.shared, self.halves(offset), self.at(index))
         self.stmts += [t.IfThenElse(ex.LT(index, const(active, index.dtype)), stores), barrier("shared")]
-
-    def in_warp(self, n: int) -> None:
-        """The last steps, within one warp."""
-        index = self.g.reduce_index
-        active = ex.LT(index, const(n // 2, index.dtype))
-        steps: list[t.Stmt] = []
-        while n > 1:
-            n //= 2
-            loads = self.halves(n)
-            names = [Var(f"w_{n}_{i}", x.dtype) for i, x in enumerate(loads)]
-            stores = [_store(b, v, self.at(index)) for b, v in zip(self.shared, names, strict=True)]
-            body = t.seq(barrier("warp"), *stores, barrier("warp"))
-            for v, x in zip(names, loads, strict=True):
-                body = t.LetStmt(v, x, body)
-            steps.append(body)
-        self.stmts += [t.IfThenElse(active, t.seq(*steps)), barrier("shared")]
