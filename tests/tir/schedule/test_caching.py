@@ -339,3 +339,25 @@ def test_a_loop_that_reads_what_an_earlier_iteration_wrote() -> None:
 
     sch = Schedule(carried)
     refused("TW0453", lambda: sch.cache_write(sch.get_block("A"), 0, "local"))
+
+    @T.prim_func
+    def running(C: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32"), A: T.Buffer((9,), "float32")):
+        for i in range(8):
+            with T.block("C"):
+                v = T.axis.opaque(8, i)
+                C[v] = A[v]
+            with T.block("A"):
+                v = T.axis.opaque(8, i)
+                A[v + 1] = C[v] * 2.0
+        for i in range(8):
+            with T.block("D"):
+                v = T.axis.spatial(8, i)
+                D[v] = A[v]
+
+    sch = Schedule(running)
+    copy = sch.cache_write(sch.get_block("A"), 0, "local")
+    assert len(sch.get_loops(copy)) == 2
+    same_meaning(running, program(sch))
+    sch = Schedule(running)
+    sch.cache_read(sch.get_block("C"), 0, "local")
+    same_meaning(running, program(sch))

@@ -319,16 +319,7 @@ def cache_read(
     chosen = consumer_paths(s, block, everyone, consumer_blocks or ())
     writer = only_writer(s, block, everyone, old)
     if writer is not None and _index(everyone, writer) >= _index(everyone, path):
-        if not _apart(scope, writer, path) or any(_index(everyone, c) > _index(everyone, writer) for c in chosen):
-            raise fail(
-                "TW0453",
-                f"cannot cache {old.name} for {block.name!r}: it is written after it is read",
-                s.func(block.func),
-                writer[-1],
-            )
-        before = everyone[: _index(everyone, writer)]
-        users = chosen or readers(before, old)
-        place, region = Place(list(scope), 0), full_region(old.shape)
+        users, place, region = _read_before_written(s, block, scope, everyone, writer, old, chosen)
     else:
         after = everyone if writer is None else everyone[_index(everyone, writer) + 1 :]
         users = chosen or readers(after, old)
@@ -343,11 +334,42 @@ def cache_read(
     return _finish(s, block.func, scope, place, copy, name, users, starts, ana)
 
 
+def _read_before_written(
+    s: State,
+    block: BlockRV,
+    scope: Path,
+    everyone: Sequence[Path],
+    writer: Path,
+    old: Buffer,
+    chosen: Sequence[Path],
+) -> tuple[Sequence[Path], Place, list[Range]]:
+    """(who uses the copy, its place, what it covers) of a buffer that is overwritten after the block reads it."""
+    path, realize = find_block(s, block)
+    users = chosen or readers(everyone[: _index(everyone, writer)], old)
+    late = [c for c in chosen if _index(everyone, c) > _index(everyone, writer)]
+    if late or writer[-1] is realize:
+        raise fail(
+            "TW0453",
+            f"cannot cache {old.name} for {block.name!r}: it is written after it is read",
+            s.func(block.func),
+            writer[-1],
+        )
+    if _apart(scope, writer, path):
+        return users, Place(list(scope), 0), full_region(old.shape)
+    shared = [p for p in path if isinstance(p, (For, BlockRealize)) and any(p is w for w in writer)]
+    users = [u for u in users if u[-1] is realize]  # others may stand where the copy is not filled yet
+    place = place_in(path, shared[-1], users)
+    ana = _analyzer(scope, place)
+    taken = region_of(realize.block.reads, old)
+    assert taken is not None
+    ends = block_ends(realize, taken, loops_below(path, shared[-1]), ana)
+    return users, place, ranges_of(ends, old.shape, ana)
+
+
 def _apart(scope: Path, a: Path, b: Path) -> bool:
-    """Do two blocks stand in different statements of their scope, with no loop around both?"""
-    return a[len(scope) + 1] is not b[len(scope) + 1] or (
-        isinstance(a[len(scope) + 1], SeqStmt) and (a[len(scope) + 2] is not b[len(scope) + 2])
-    )
+    """Do two blocks stand in different statements, with no loop around both that runs more than once?"""
+    shared = [p for p in a[len(scope) :] if any(p is q for q in b)]
+    return all(not isinstance(p, For) or value_of(p.extent) == 1 for p in shared)
 
 
 def _region_read(scope: Path, writer: Path | None, place: Place, old: Buffer) -> list[Range]:
@@ -407,6 +429,20 @@ def _finish(
     return BlockRV(name, func)
 
 
+def _within_loop(scope: Path, path: Path, carried: Sequence[Path], late: Sequence[Path], found: Place) -> Place:
+    """The place in the innermost loop that the writer shares with an earlier reader, if that is deeper than `found`."""
+    for step in reversed(path[len(scope) :]):
+        if step is found.container:
+            return found
+        if isinstance(step, For) and any(any(step is x for x in p) for p in carried):
+            inside = [p for p in late if any(step is x for x in p)]
+            place = place_in(path, step, inside)
+            items = items_of(body_of(step))
+            mine = next(i for i, x in enumerate(items) if any(x is y for y in path))
+            return Place(place.path, min(place.index, mine + 1) if inside else mine + 1)
+    return found
+
+
 @primitive
 def cache_write(
     s: State,
@@ -433,14 +469,10 @@ def cache_write(
     others = [p for p in readers(everyone, old) if not any(p[-1] is c[-1] for c in chosen) and p[-1] is not realize]
     late = [p for p in others if _index(everyone, p) > mine]
     early = [p for p in others if _index(everyone, p) < mine]
-    if any(not _apart(scope, p, path) for p in early):
-        raise fail(
-            "TW0453",
-            f"cannot cache what {block.name!r} writes: an earlier block in the same loop reads {old.name}",
-            s.func(block.func),
-            realize,
-        )
     place = find_place(scope, path, late)
+    carried = [p for p in early if not _apart(scope, p, path)]
+    if carried:  # what they read next time around must be back in the buffer by then
+        place = _within_loop(scope, path, carried, late, place)
     ana = _analyzer(scope, place)
     loops = loops_below(path, place.container)
     made = region_of(realize.block.writes, old)
