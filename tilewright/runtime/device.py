@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.support.diagnostics import CompileError
 from tilewright.support.lazy import resolve
 
-__all__ = ["DEVICE_KINDS", "DeviceApi", "api_of", "required_api"]
+__all__ = ["DEVICE_KINDS", "DeviceApi", "api_of", "describe", "required_api"]
 
 DEVICE_KINDS: dict[int, str] = {
     2: "cuda",
@@ -87,3 +87,26 @@ def required_api(device_type: int, index: int) -> DeviceApi:
     if reason is not None:
         raise CompileError.at("TW0670", f"there is no device {kind}({index}): {reason}", hint="use tvm.cpu()")
     return api
+
+
+def describe(device: Any) -> dict[str, Any]:
+    """The target of a device (a device object, or its name) as a table. Raises CompileError TW0670 where there is none."""
+    from tilewright.runtime.ndarray import device as make
+
+    where = make(device) if isinstance(device, str) else device
+    if where.device_type == 1:
+        return {"kind": "llvm"}
+    known = required_api(where.device_type, where.device_id).attributes(where.device_id)
+    table: dict[str, Any] = {"kind": DEVICE_KINDS[where.device_type], "max_num_threads": known["max_threads_per_block"]}
+    for option, attribute in (
+        ("max_threads_per_block", "max_threads_per_block"),
+        ("max_shared_memory_per_block", "max_shared_memory_per_block"),
+        ("thread_warp_size", "warp_size"),
+        ("l2_cache_size_bytes", "l2_cache_size_bytes"),
+    ):
+        if known.get(attribute) is not None:
+            table[option] = int(known[attribute])
+    if table["kind"] == "cuda":
+        version = str(known["compute_version"]).replace(".", "")
+        table["arch"] = f"sm_{version}{'a' if int(version) >= 90 else ''}"
+    return table

@@ -54,7 +54,21 @@ _DEVICE_CODES = {"llvm": 1, "stackvm": 1, "cpu": 1, "c": 1, "hybrid": 1, "cuda":
 
 
 _ATTRIBUTES = frozenset(
-    ["max_threads_per_block", "warp_size", "max_shared_memory_per_block", "compute_version", "device_name", "max_clock_rate", "multi_processor_count", "max_thread_dimensions", "api_version", "driver_version", "l2_cache_size_bytes", "total_global_memory", "available_global_memory"]
+    [
+        "max_threads_per_block",
+        "warp_size",
+        "max_shared_memory_per_block",
+        "compute_version",
+        "device_name",
+        "max_clock_rate",
+        "multi_processor_count",
+        "max_thread_dimensions",
+        "api_version",
+        "driver_version",
+        "l2_cache_size_bytes",
+        "total_global_memory",
+        "available_global_memory",
+    ]
 )
 
 
