@@ -113,7 +113,7 @@ class IndexMap(Node):
         table = {v: Var(n, v.dtype) for v, n in zip(self.initial_indices, names)}
         parts = [_text(substitute(e, table)) for e in self.final_indices]
         for n in sorted(self.separators, reverse=True):
-            parts.insert(n, "tvm.tir.IndexMap.AXIS_SEPARATOR")
+            parts.insert(n, "tir.IndexMap.AXIS_SEPARATOR")
         return f"lambda {', '.join(names)}: ({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
     def __repr__(self) -> str:

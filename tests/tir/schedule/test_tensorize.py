@@ -83,7 +83,7 @@ def test_structure():
     equal(sch, expected)
     same(product, sch, native=True)
     assert "tensorize(" in str(sch.trace)
-    assert "'tests.dot'" in str(sch.trace)
+    assert "tests.dot" in str(sch.trace)
 
 
 @pytest.mark.parametrize("how", ["loop", "block", "intrin"])
