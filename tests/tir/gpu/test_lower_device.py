@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+import tilewright as tvm
 from tests.tir.gpu import programs as P
 from tilewright.script import tir as T
 from tilewright.tir.lower.device import lower_device
-from tilewright.tir.lower.device.interpret import run_program
+from tilewright.tir.lower.device.interpret import Memory, run_kernel, run_program
 from tilewright.tir.transform.gpu.common import DeviceError
 
 TARGETS = ["opencl", "cuda", "metal"]
@@ -149,3 +150,114 @@ def test_different_extents():
         lower_device(f, "cuda")
     with pytest.raises(ValueError, match="TW0560"):
         lower_device(f, "cuda")
+
+
+def test_update_that_threads_race_on():
+    @T.prim_func
+    def f(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
+        for i in T.thread_binding(8, thread="blockIdx.x"):
+            with T.block("start"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = T.float32(0)
+            for k in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("update"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    B[vi] = B[vi] + A[vi, vk]
+
+    with pytest.raises(DeviceError, match="TW0578.*threadIdx.x at once"):
+        lower_device(f, "cuda")
+
+
+def test_local_memory_of_another_thread():
+    @T.prim_func
+    def f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+        L = T.alloc_buffer((32,), scope="local")
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("L"):
+                v = T.axis.spatial(32, tx)
+                L[v] = A[v]
+            with T.block("B"):
+                v = T.axis.spatial(32, tx)
+                B[v] = L[31 - v]
+
+    with pytest.raises(DeviceError, match="(?s)TW0579.*has not written"):
+        lower_device(f, "cuda")
+
+
+def test_local_memory_of_unknown_size():
+    @T.prim_func
+    def f(a: T.handle, n: T.int32):
+        A = T.match_buffer(a, (n,), "float32")
+        L = T.alloc_buffer((n,), scope="local")
+        for _tx in T.thread_binding(1, thread="threadIdx.x"):
+            for i in range(n):
+                with T.block("L"):
+                    v = T.axis.spatial(n, i)
+                    L[v] = A[v]
+            for i in range(n):
+                with T.block("A"):
+                    v = T.axis.spatial(n, i)
+                    A[v] = L[n - 1 - v]
+
+    with pytest.raises(DeviceError, match="TW0572"):
+        lower_device(f, "cuda")
+
+
+def test_interpreter_reports_faults():
+    @T.prim_func
+    def race(A: T.Buffer((32,), "float32")):
+        T.func_attr({"global_symbol": "race", "tir.kernel_launch_params": ["threadIdx.x"]})
+        tx = T.launch_thread("threadIdx.x", 32)
+        S_data = T.allocate([32], "float32", "shared")
+        S = T.Buffer((32,), data=S_data, scope="shared")
+        S[tx] = A[tx]
+        A[tx] = S[31 - tx]
+
+    @T.prim_func
+    def branch(A: T.Buffer((32,), "float32")):
+        T.func_attr({"global_symbol": "branch", "tir.kernel_launch_params": ["threadIdx.x"]})
+        tx = T.launch_thread("threadIdx.x", 32)
+        if tx < 16:
+            T.tvm_storage_sync("shared")
+        A[tx] = T.float32(0)
+
+    @T.prim_func
+    def outside(A: T.Buffer((32,), "float32")):
+        T.func_attr({"global_symbol": "outside", "tir.kernel_launch_params": ["threadIdx.x"]})
+        tx = T.launch_thread("threadIdx.x", 32)
+        A[tx + 1] = T.float32(0)
+
+    for f, code in ((race, "TW0574"), (branch, "TW0575"), (outside, "TW0573")):
+        memory = Memory("A", np.zeros(32, np.float32), "global")
+        kernel = type(f)((f.buffer_map[f.params[0]].data,), f.body, None, {}, f.attrs)
+        with pytest.raises(DeviceError, match=code):
+            run_kernel(kernel, [memory, 32])
+
+
+def test_long_reductions_are_shared():
+    @T.prim_func
+    def f(A: T.Buffer((3, 1000), "float32"), B: T.Buffer((3,), "float32")):
+        for i, k in T.grid(3, 1000):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+
+    program = lower_device(f, "opencl")
+    assert "shared" in program.kernels[0].script()
+    a, b = rand(3, 1000), np.zeros(3, np.float32)
+    run_program(program, a, b)
+    np.testing.assert_allclose(b, a.sum(1), rtol=1e-5)
+
+
+def test_verify_gpu_code():
+    (kernel,) = lower_device(P.blocked_matmul, "cuda").kernels
+    verify = tvm.tir.analysis.verify_gpu_code
+    assert verify(kernel, {"max_threads_per_block": 64, "max_shared_memory_per_block": 1024, "max_kernels": 1})
+    assert not verify(kernel, {"max_threads_per_block": 32})
+    assert not verify(kernel, {"max_shared_memory_per_block": 1000})
+    assert not verify(kernel, {"max_thread_x": 4})
+    assert not verify(kernel, {"max_vector_bytes": 4})
+    with pytest.raises(ValueError, match="unknown constraint"):
+        verify(kernel, {"max_fun": 1})

@@ -27,6 +27,7 @@ from tilewright.ir.rewrite import Mutator, collect
 from tilewright.ir.target import Target
 from tilewright.tir import ir as t
 from tilewright.tir.lower.device.check import check_kernel
+from tilewright.tir.lower.device.races import check_local_memory, check_updates
 from tilewright.tir.lower.vectorize_loops import vectorize_loops
 from tilewright.tir.transform.compact_buffers import compact_buffers
 from tilewright.tir.transform.convert_blocks import convert_blocks
@@ -74,6 +75,7 @@ def _sync_shared_dyn(f: t.PrimFunc) -> t.PrimFunc:
 
 DEVICE_PIPELINE: Sequence[Callable[[t.PrimFunc], t.PrimFunc]] = (
     lower_cross_thread_reduction,  # reductions over threads ▸ a part each, and one call that combines
+    check_updates,  # a reduction that threads would race on is refused
     lower_init_block,  # T.init ▸ a branch
     plan_buffers,  # buffers allocated where they are used
     convert_blocks,  # block iterators ▸ their values
@@ -121,6 +123,7 @@ def lower_device(f: t.PrimFunc, target: str | Target) -> DeviceProgram:
     assert isinstance(host, t.PrimFunc)
     for k in kernels:
         check_kernel(k)
+        check_local_memory(k)
     return DeviceProgram(_finish_host(host), kernels)
 
 

@@ -12,6 +12,7 @@ over in parallel; where there is none, one thread runs the nest.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilewright.arith.expr import IntImm, Var
@@ -22,9 +23,12 @@ from tilewright.ir.rewrite import free_vars
 from tilewright.ir.target import Target
 from tilewright.tir import ir as t
 from tilewright.tir.transform.gpu.common import DeviceError, Limits, launch, limits_of, mod_pass, target_of
+from tilewright.tir.transform.gpu.reducers import reduction_of
 
 __all__ = ["DefaultGPUSchedule", "default_gpu_schedule"]
 
+_FEW, _LONG = 2048, 256
+"""So few elements, reduced over so many, are worth sharing."""
 _BLOCKS = 256
 """The most blocks of threads; more work than they hold is a loop in each thread."""
 
@@ -47,13 +51,16 @@ def _module(mod: IRModule) -> IRModule:
                     hint='use `with Target("cuda"):`, or give the function one',
                 )
             if target.kind.device_type != "cpu":
-                f = default_gpu_schedule(f, target)
+                f = default_gpu_schedule(f, target, share_reductions=False)
             out[var] = f.with_attr("tir.is_scheduled", True)
     return mod.with_(out) if out else mod
 
 
-def default_gpu_schedule(f: t.PrimFunc, target: Target) -> t.PrimFunc:
-    """The function with its loops bound to the blocks and threads of a GPU."""
+def default_gpu_schedule(f: t.PrimFunc, target: Target, share_reductions: bool = True) -> t.PrimFunc:
+    """The function with its loops bound to the blocks and threads of a GPU.
+
+    `share_reductions`: a long reduction of few elements is shared by the threads of a block (what `DefaultGPUSchedule` does not).
+    """
     from tilewright.tir.schedule import Schedule
 
     limits = limits_of(target)
@@ -61,7 +68,7 @@ def default_gpu_schedule(f: t.PrimFunc, target: Target) -> t.PrimFunc:
         return f.with_body(_bind_nests(f.body, limits))
     sch = Schedule(IRModule.from_expr(f, "main"))
     for name in _leaves(f.body):
-        _bind(sch, name, limits)
+        _bind(sch, name, limits, share_reductions)
     new = sch.mod["main"]
     new = replace(new, attrs=f.attrs)
     body = new.body
@@ -99,7 +106,7 @@ def _leaves(root: t.BlockRealize) -> list[str]:
     return out
 
 
-def _bind(sch: Any, name: str, limits: Limits) -> None:
+def _bind(sch: Any, name: str, limits: Limits, share: bool) -> None:
     """Bind the data-parallel loops of one block, if they are its own and nothing is bound yet."""
     block = sch.get_block(name)
     loops = sch.get_loops(block)
@@ -120,7 +127,14 @@ def _bind(sch: Any, name: str, limits: Limits) -> None:
     order = [*parallel, *others]
     if any(a is not b for a, b in zip(order, loops, strict=True)):
         sch.reorder(*parallel, *others)
+    threads = _sharers(realize, [sch.get(x) for x in parallel], [sch.get(x) for x in others], limits) if share else 0
     fused = sch.fuse(*parallel, preserve_unit_iters=False)
+    if threads:
+        reduced = sch.fuse(*others) if len(others) > 1 else others[0]
+        _, inner = sch.split(reduced, [None, threads])
+        sch.bind(fused, "blockIdx.x")
+        sch.bind(inner, "threadIdx.x")
+        return
     extent = sch.get(fused).extent
     size = extent.value if isinstance(extent, IntImm) else None
     if size is None or size > limits.threads * _BLOCKS:
@@ -130,6 +144,24 @@ def _bind(sch: Any, name: str, limits: Limits) -> None:
         blocks, threads = sch.split(fused, [None, min(size, limits.threads)])
     sch.bind(blocks, "blockIdx.x")
     sch.bind(threads, "threadIdx.x")
+
+
+def _sharers(realize: t.BlockRealize, parallel: list[t.For], others: list[t.For], limits: Limits) -> int:
+    """How many threads share the reduction of one element; 0 where each thread had better reduce its own."""
+    if not others or realize.block.init is None:
+        return 0
+    sizes = [[n.extent.value if isinstance(n.extent, IntImm) else 0 for n in loops] for loops in (parallel, others)]
+    elements, length = math.prod(sizes[0]), math.prod(sizes[1])
+    if elements <= 0 or elements > _FEW or length < _LONG:
+        return 0
+    try:
+        reduction_of(realize.block)
+    except DeviceError:
+        return 0
+    threads = 32
+    while threads * 2 <= min(limits.threads, 256) and threads * 8 <= length:
+        threads *= 2
+    return threads
 
 
 def _realize_of(sch: Any, name: str) -> t.BlockRealize | None:

@@ -20,7 +20,7 @@ from tilewright.ir.node import children
 from tilewright.ir.rewrite import free_vars, substitute
 from tilewright.tir import ir as t
 
-__all__ = ["READ", "SYNC", "WRITE", "Access", "conflict"]
+__all__ = ["READ", "SYNC", "WRITE", "Access", "conflict", "elements"]
 
 READ, WRITE, SYNC = "read", "write", "sync"
 _MOST = 1 << 18
@@ -172,6 +172,17 @@ def _points(x: Access) -> tuple[Any, list[Any], list[tuple[dict[Any, tuple[PrimE
     width = lanes
     columns = [np.broadcast_to(c, (c.shape[0], width)).reshape(-1) for c in columns]
     return np.repeat(number, width), columns, rests
+
+
+def elements(x: Access) -> np.ndarray[Any, Any] | None:
+    """Rows (thread, element) of what each thread touches in flat memory; None where that cannot be counted out."""
+    try:
+        threads, columns, rests = _points(x)
+    except _Unknown:
+        return None
+    if len(columns) != 1 or rests[0][0]:
+        return None
+    return np.unique(np.stack([threads, columns[0] + rests[0][1]], axis=1), axis=0)
 
 
 def _lanes(i: PrimExpr) -> int:
