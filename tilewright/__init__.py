@@ -52,7 +52,9 @@ _NAMES = {
     "Device": "runtime.ndarray:Device",
     "cpu": "runtime.ndarray:cpu",
     "device": "runtime.ndarray:device",
-    **{kind: f"runtime.ndarray:{kind}" for kind in ("cl", "cuda", "gpu", "metal", "opencl", "rocm", "vulkan", "webgpu")},
+    **{
+        kind: f"runtime.ndarray:{kind}" for kind in ("cl", "cuda", "gpu", "metal", "opencl", "rocm", "vulkan", "webgpu")
+    },
     "register_func": "runtime.registry:register_func",
     "get_global_func": "runtime.registry:get_global_func",
     "remove_global_func": "runtime.registry:remove_global_func",

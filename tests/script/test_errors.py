@@ -32,7 +32,7 @@ CASES: list[tuple[str, str, str, str, str]] = [
     ("TW0103", tir("for i in T.seriel(8):", "    A[i, 0] = 1.0"), "T.seriel", "'seriel'", "'serial'"),
     ("TW0103", graph("y = R.nn.rleu(x)", "return y"), "R.nn.rleu", "'rleu'", "'relu'"),
     ("TW0103", "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((3,))):\n        return M.other(x)\n    @T.prim_func\n    def othre(A: T.Buffer((1,))):\n        A[0] = 1.0\n", "M.other", "no function 'other'", "'othre'"),
-    ("TW0104", tir("A[0, 0] = A[1, 1] // 0.0 + n // 0"), "n // 0", "zero", ""),
+    ("TW0904", tir("A[0, 0] = A[1, 1] // 0.0 + n // 0"), "n // 0", "zero", ""),
     ("TW0104", tir("A[0, 0] = T.exp(1, 2)"), "T.exp(1, 2)", "argument", ""),
     ("TW0104", graph("y = R.nn.softmax(x, axes=1)", "return y"), "R.nn.softmax(x, axes=1)", "no argument 'axes'", ""),
     ("TW0104", tir("for i in T.thread_binding(8):", "    A[0, 0] = 1.0"), "T.thread_binding(8)", "thread=", ""),

@@ -73,7 +73,10 @@ class Maker:
                 return tir.BufferLoad(b, tuple(self.expr("int32", depth - 2) for _ in b.shape))
         name = r.choice(["exp", "tanh", "pow", "fma"] if dtype in FLOAT else ["shift_left", "bitwise_xor", "popcount"])
         arity = {"pow": 2, "fma": 3, "shift_left": 2, "bitwise_xor": 2}.get(name, 1)
-        return E.Call(dtype, Op.get(f"tir.{name}"), tuple(self.expr(dtype, depth - 1) for _ in range(arity)))
+        args = [self.expr(dtype, depth - 1) for _ in range(arity)]
+        if name == "shift_left":  # by a constant that is no shift, script refuses
+            args[1] = E.IntImm(dtype, r.randrange(8))
+        return E.Call(dtype, Op.get(f"tir.{name}"), tuple(args))
 
     def within(self, v: E.Var, make: Any) -> Any:
         self.vars.append(v)

@@ -40,12 +40,14 @@ from tilewright.arith.expr import (
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import Node
 from tilewright.ir.op import Op, PointerType, PrimType
+from tilewright.support.diagnostics import CompileError
 
 __all__ = [
     "add",
     "all_of",
     "any_of",
     "bitwise",
+    "bitwise_not",
     "call_intrin",
     "cast",
     "ceildiv",
@@ -92,12 +94,14 @@ def const(value: float, dtype: str | None = None) -> PrimExpr:
     if dtype is None:
         if isinstance(value, bool):
             dtype = "bool"
+        elif hasattr(value, "dtype"):  # a number of numpy
+            dtype = str(value.dtype)  # pyright: ignore
         elif isinstance(value, int):
             dtype = "int32" if -(2**31) <= value < 2**31 else "int64"
         else:
             dtype = "float32"
     n = dt.lanes(dtype)
-    if n > 1:
+    if n != 1:
         return Broadcast(const(value, dt.element(dtype)), n)
     if dt.is_float(dtype):
         return FloatImm(dtype, float(value))
@@ -178,7 +182,7 @@ def _common(a: str, b: str) -> str:
     ba, bb = dt.bits(a), dt.bits(b)
     if ba != bb:
         return a if ba > bb else b
-    return a if dt.code(a) == "int" else b
+    return a if dt.is_uint(a) else b  # as in C
 
 
 def cast(value: ExprLike, dtype: str) -> PrimExpr:
@@ -186,8 +190,10 @@ def cast(value: ExprLike, dtype: str) -> PrimExpr:
     value = convert(value)
     if value.dtype == dtype:
         return value
+    if isinstance(value, StringImm):
+        raise _wrong(f"the string {value.value!r} cannot be cast to {dtype}", "a handle is no number")
     n = dt.lanes(dtype)
-    if dt.lanes(value.dtype) == 1 and n > 1:
+    if dt.lanes(value.dtype) == 1 and n != 1:
         return Broadcast(cast(value, dt.element(dtype)), n)
     if isinstance(value, Broadcast) and dt.lanes(value.value.dtype) == 1:
         return Broadcast(cast(value.value, dt.element(dtype)), n)
@@ -224,7 +230,10 @@ def _fold(
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return IntImm(a.dtype, wrap(f(a.value, b.value), a.dtype))
     if isinstance(a, FloatImm) and isinstance(b, FloatImm):
-        return FloatImm(a.dtype, _round(f(a.value, b.value), a.dtype))
+        try:
+            return FloatImm(a.dtype, _round(f(a.value, b.value), a.dtype))
+        except (ZeroDivisionError, OverflowError):  # inf or nan: left to the machine
+            return kind(a, b)
     return kind(a, b)
 
 
@@ -278,7 +287,7 @@ def neg(a: ExprLike) -> PrimExpr:
 
 def _check_divisor(b: PrimExpr) -> None:
     if is_const(b, 0) and not dt.is_float(b.dtype):
-        raise ZeroDivisionError("division by the constant zero")
+        raise _wrong("division by the constant zero", "guard the division, or divide by something else")
 
 
 def true_div(a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -305,6 +314,8 @@ def mod(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The remainder of truncating division: the sign of `a` (C)"""
     a, b = match_dtypes(a, b)
     _check_divisor(b)
+    if is_const(b, 1) and not dt.is_float(a.dtype):
+        return const(0, a.dtype)
     return _fold(
         Mod, a, b, lambda x, y: int(math.fmod(x, y)) if abs(x) < 2**52 else abs(x) % abs(y) * (1 if x >= 0 else -1)
     )
@@ -423,6 +434,8 @@ def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> 
 def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> PrimExpr:
     """`t` if `cond`, else `f`; only the one chosen is evaluated, so the other may be out of bounds"""
     cond = convert(cond)
+    if not dt.is_bool(cond.dtype):
+        raise _wrong(f"the condition of if_then_else is {cond.dtype}, not bool", "compare it with something: x != 0")
     a, b = match_dtypes(t, f)
     if isinstance(cond, IntImm):
         return a if cond.value else b
@@ -434,8 +447,27 @@ def call_intrin(dtype: str, name: str, *args: Any) -> Call:
     return Call(dtype, Op.get(name), tuple(a if isinstance(a, Node) else convert(a) for a in args))
 
 
+def _wrong(message: str, hint: str) -> CompileError:
+    return CompileError.at("TW0904", message, hint=hint)
+
+
+def _check_bits(name: str, a: PrimExpr, b: PrimExpr) -> None:
+    for e in (a, b):
+        if dt.is_float(e.dtype):
+            raise _wrong(f"{name} takes integers, not {e.dtype}", "cast the operand, or reinterpret its bits")
+    amount = b.value if isinstance(b, Broadcast) else b
+    if name.startswith("tir.shift") and isinstance(amount, IntImm) and not 0 <= amount.value < dt.bits(a.dtype):
+        raise _wrong(f"a shift of {a.dtype} by {amount.value}", f"shift by 0 to {dt.bits(a.dtype) - 1}")
+
+
+def bitwise_not(a: PrimExpr) -> PrimExpr:
+    _check_bits("tir.bitwise_not", a, a)
+    return call_intrin(a.dtype, "tir.bitwise_not", a)
+
+
 def bitwise(name: str, a: ExprLike, b: ExprLike) -> PrimExpr:
     a, b = match_dtypes(a, b)
+    _check_bits(name, a, b)
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         x, y = a.value, b.value
         table: dict[str, Callable[[], int]] = {

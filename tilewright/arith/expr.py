@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, Union
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import DEF, INFO, Node, derived, node
 from tilewright.ir.op import BaseExpr, Op, PointerType, PrimType, Type
+from tilewright.support.diagnostics import CompileError
 
 __all__ = [
     "Add",
@@ -173,7 +174,7 @@ class PrimExpr(BaseExpr):
     def __invert__(self) -> PrimExpr:
         if dt.is_bool(self.dtype):
             return logical_not(self)
-        return call_intrin(self.dtype, "tir.bitwise_not", self)
+        return bitwise_not(self)
 
     def __lt__(self, other: ExprLike) -> PrimExpr:
         return cmp(LT, self, other)
@@ -267,6 +268,12 @@ class FloatImm(PrimExpr):
     dtype: str
     value: float
 
+    def __init__(self, dtype: str, value: float, *, span: Any = None) -> None:
+        """Raises CompileError TW0904 where `dtype` is no floating-point dtype."""
+        if "float" not in dtype:
+            raise CompileError.at("TW0904", f"a FloatImm of {dtype}", hint="integers are IntImm")
+        self.dtype, self.value, self.span = dtype, value, span  # pyright: ignore
+
     def __float__(self) -> float:
         return self.value
 
@@ -277,6 +284,16 @@ class StringImm(PrimExpr):
 
     value: str
     dtype: str = derived("'handle'")
+
+    def __eq__(self, other: Any) -> Any:
+        """Is it the same string?"""
+        return self.value == (other.value if isinstance(other, StringImm) else other)
+
+    def __ne__(self, other: Any) -> Any:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 @node
@@ -478,6 +495,7 @@ from tilewright.arith.build import (  # noqa: E402
     all_of,
     any_of,
     bitwise,
+    bitwise_not,
     call_intrin,
     cast,
     ceildiv,

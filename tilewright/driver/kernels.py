@@ -55,7 +55,9 @@ def fingerprint() -> str:
 def kernel_key(func: PrimFunc, target: Target) -> str:
     """What the cache knows the kernel by: everything but its name (the text of files that it imports too)."""
     imports = "".join(hashlib.blake2b(t.encode()).hexdigest()[:20] for t in imported_llvm(func))
-    return f"kernel {imports} {structural_digest(func.without_attr('global_symbol'))} {target.cache_key()} {fingerprint()}"
+    return (
+        f"kernel {imports} {structural_digest(func.without_attr('global_symbol'))} {target.cache_key()} {fingerprint()}"
+    )
 
 
 def symbol_of(name: str, key: str) -> str:

@@ -69,7 +69,13 @@ def parse(dtype: str) -> Parts:
     return Parts(name, size, (-int(count) if scalable else int(count)) if count else 1)
 
 
-_OTHER_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2", "boolean": "bool", "uint1": "bool", "": "void"}
+_OTHER_NAMES = {
+    "e4m3_float8": "float8_e4m3fn",
+    "e5m2_float8": "float8_e5m2",
+    "boolean": "bool",
+    "uint1": "bool",
+    "": "void",
+}
 
 
 @cache

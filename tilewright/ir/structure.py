@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilewright.ir.node import DEF, INFO, Field, Node
+from tilewright.support.lazy import resolve
 
 __all__ = [
     "Difference", "assert_structural_equal", "first_difference", "structural_digest", "structural_equal", "structural_hash",
@@ -39,6 +40,13 @@ def _brief(x: Any) -> str:
     return text if len(text) <= 400 else text[:400] + " ..."
 
 
+def _like(value: Any, other: Any) -> Any:
+    """A Python number beside an expression as a constant of its dtype."""
+    if isinstance(other, Node) and isinstance(value, (int, float, str)) and hasattr(other, "dtype"):
+        return resolve("tir.convert")(value)
+    return value
+
+
 class _Compare:
     """One comparison: pairs of variables met so far, and the first difference found."""
 
@@ -54,6 +62,8 @@ class _Compare:
         return False
 
     def value(self, a: Any, b: Any, path: str, binding: bool) -> bool:
+        if isinstance(a, Node) is not isinstance(b, Node):  # an expression and a Python number
+            a, b = _like(a, b), _like(b, a)
         if isinstance(a, Node) and isinstance(b, Node):
             return self.node(a, b, path, binding)
         if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
@@ -71,17 +81,17 @@ class _Compare:
         for k, v in a.items():
             other = keys_b.get(_key(self.left.get(k, k), self.left))
             if other is None:
-                return self.fail(f"{path}[{_name(k)}]", k, list(b), "missing on the right")
+                return self.fail(f"{path}[{_step(k)}]", k, list(b), "missing on the right")
             if (
                 type(k).__name__ == "GlobalVar"
             ):  # each function has variables of its own, also where two share the objects
                 saved = self.left, self.right
                 self.left, self.right = dict(self.left), dict(self.right)
-                if not self.value(v, b[other], f"{path}[{_name(k)}]", binding):
+                if not self.value(v, b[other], f"{path}[{_step(k)}]", binding):
                     return False
                 self.left, self.right = saved
                 continue
-            if not self.value(v, b[other], f"{path}[{_name(k)}]", binding):
+            if not self.value(v, b[other], f"{path}[{_step(k)}]", binding):
                 return False
         return True
 
@@ -123,6 +133,11 @@ def _in_order(fields: Iterable[Field]) -> list[Field]:
     return sorted(compared, key=lambda f: 1 if f.name == "match_buffers" else rank[f.role])
 
 
+def _step(key: Any) -> str:
+    """A key of a mapping as it stands in a path."""
+    return f'I.GlobalVar("{key.name_hint}")' if type(key).__name__ == "GlobalVar" else _name(key)
+
+
 def _name(key: Any) -> str:
     return str(getattr(key, "name", None) or getattr(key, "name_hint", None) or key)
 
@@ -138,11 +153,17 @@ def same_attribute(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         same = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape
         return same and a.tobytes() == b.tobytes()
+    if hasattr(a, "__dlpack__") and hasattr(b, "__dlpack__"):
+        return a.shape == b.shape and str(a.dtype) == str(b.dtype) and _contents(a) == _contents(b)
     if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
         return True
     if type(a) is not type(b) and not (isinstance(a, (int, float, Enum)) and isinstance(b, (int, float, Enum))):
         return False
     return bool(a == b)
+
+
+def _contents(array: Any) -> bytes:
+    return np.ascontiguousarray(array.numpy()).tobytes()
 
 
 def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> Difference | None:
@@ -168,7 +189,9 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 class _Digest:
     """Writes a structure as bytes in which variables are numbers in order of binding or first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, free: frozenset[Any] = frozenset()) -> None:
+        self.free = free
+        """Variables that stand for themselves."""
         self.hash = hashlib.blake2b(digest_size=20)
         self.numbers: dict[Any, int] = {}
         self.update = self.hash.update
@@ -182,9 +205,9 @@ class _Digest:
                 self.value(item)
         elif isinstance(x, dict):
             self.table(x)
-        elif isinstance(x, np.ndarray):
-            self.update(f"A{x.dtype}{x.shape}".encode())
-            self.update(np.ascontiguousarray(x).tobytes())
+        elif isinstance(x, np.ndarray) or hasattr(x, "__dlpack__"):
+            self.update(f"A{x.dtype}{tuple(x.shape)}".encode())
+            self.update(np.ascontiguousarray(x if isinstance(x, np.ndarray) else x.numpy()).tobytes())
         elif isinstance(x, Enum):
             self.update(f"V{x.value!r};".encode())
         else:
@@ -206,6 +229,9 @@ class _Digest:
             number = self.numbers.get(x)
             if number is not None:
                 self.update(b"#%d;" % number)
+                return
+            if x in self.free:
+                self.update(b"@%d;" % id(x))
                 return
             self.numbers[x] = len(self.numbers)
         kind = type(x)
@@ -240,9 +266,15 @@ def structural_digest(n: Any) -> str:
 
 
 def structural_hash(n: Any, map_free_vars: bool = False) -> int:
-    """A 64-bit hash that agrees with `structural_equal`; free variables count as equal whatever `map_free_vars` says."""
-    del map_free_vars
-    return int(structural_digest(n)[:16], 16)
+    """A 64-bit hash that agrees with `structural_equal`; without `map_free_vars` it holds in this process only."""
+    free: frozenset[Any] = frozenset()
+    if not map_free_vars and isinstance(n, Node):
+        from tilewright.ir.rewrite import free_vars
+
+        free = frozenset({n} if n.variable else free_vars(n))
+    digest = _Digest(free)
+    digest.value(n)
+    return int(digest.hash.hexdigest()[:16], 16)
 
 
 def paths(n: Node, prefix: str = "<root>") -> Iterator[tuple[str, Node]]:

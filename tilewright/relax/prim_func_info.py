@@ -43,9 +43,8 @@ def _is_pure(f: PrimFunc) -> bool:
         n = stack.pop()
         if isinstance(n, (tuple, list)):
             stack.extend(n)  # pyright: ignore[reportUnknownArgumentType]
-        elif isinstance(n, BufferStore) and n.buffer.data in arguments:
-            return False
-        elif isinstance(n, Call) and effect_of(n.op) == "opaque" and getattr(n.op, "name", "") != "tir.ret":
+        writes = isinstance(n, BufferStore) and n.buffer.data in arguments
+        if writes or (isinstance(n, Call) and effect_of(n.op) == "opaque" and getattr(n.op, "name", "") != "tir.ret"):
             return False
         if isinstance(n, Node) and not n.identity:
             stack.extend(getattr(n, x.name) for x in n.node_fields if x.role != INFO)

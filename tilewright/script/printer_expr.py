@@ -17,6 +17,7 @@ from tilewright.ir.node import Node
 from tilewright.ir.op import Op, PointerType, PrimType
 from tilewright.script.intrinsics import BUILDERS, DTYPE_FIRST
 from tilewright.script.printer import Item, Printer, _quote, handler
+from tilewright.support.diagnostics import CompileError
 
 __all__ = ["type_text", "var_declaration"]
 
@@ -51,7 +52,7 @@ def _rebuilds(e: Any, build: Callable[[Any, Any], Any]) -> bool:
         return False
     try:
         r = build(e.a, e.b)
-    except (ZeroDivisionError, ValueError, TypeError, OverflowError):
+    except (CompileError, ZeroDivisionError, ValueError, TypeError, OverflowError):
         return False
     return type(r) is type(e) and r.a is e.a and r.b is e.b
 

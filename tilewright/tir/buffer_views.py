@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilewright.arith.analyzer import simplify
 from tilewright.arith.expr import ExprLike, IntImm, PrimExpr, add, const, convert, floordiv, mul, sub
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import replace
@@ -74,11 +75,11 @@ def offset_of(b: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
     if b.strides:
         for i, s in zip(indices, b.strides, strict=True):
             total = add(total, mul(convert(i), s))
-        return [total]
+        return [simplify(total)]
     inner: Any = None
     for i, n in zip(indices, b.shape, strict=True):
         inner = convert(i) if inner is None else add(mul(inner, n), convert(i))
-    return [total if inner is None else add(total, inner)]
+    return [simplify(total if inner is None else add(total, inner))]
 
 
 def flattened(b: Buffer) -> Buffer:

@@ -7,6 +7,7 @@ They convert numbers, match dtypes and choose the intrinsic of `tir/intrin.py` (
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from tilewright.arith.build import match_dtypes
 from tilewright.arith.expr import (
     Call,
     ExprLike,
+    FloatImm,
     IntImm,
     PrimExpr,
     StringImm,
@@ -34,6 +36,7 @@ from tilewright.arith.expr import (
 )
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
+from tilewright.support.diagnostics import CompileError
 from tilewright.tir import intrin
 from tilewright.tir.build_calls import without_signature_count
 from tilewright.tir.ir import Buffer, BufferLoad, CommReducer, IterVar, Reduce
@@ -131,6 +134,8 @@ def _rounding(name: str) -> Callable[[ExprLike], PrimExpr]:
 
     def build(x: ExprLike) -> PrimExpr:
         e = convert(x)
+        if isinstance(e, FloatImm) and row.numpy is not None and math.isfinite(e.value):
+            return FloatImm(e.dtype, float(row.numpy(e.value)))
         return Call(e.dtype, op, (e,)) if dt.is_float(e.dtype) else e
 
     build.__name__ = build.__qualname__ = name
@@ -174,7 +179,11 @@ def isnan(x: ExprLike) -> PrimExpr:
     """Is x not a number? False for an integer."""
     e = convert(x)
     b = dt.with_lanes("bool", dt.lanes(e.dtype))
-    return call_intrin(b, "tir.isnan", e) if dt.is_float(e.dtype) else const(False, b)
+    if not dt.is_float(e.dtype):
+        return const(False, b)
+    return call_intrin(
+        b, "tir.isnan", ex.cast(e, dt.with_lanes("float32", dt.lanes(e.dtype))) if dt.bits(e.dtype) < 32 else e
+    )
 
 
 def isinf(x: ExprLike) -> PrimExpr:
@@ -251,7 +260,7 @@ def popcount(x: ExprLike) -> PrimExpr:
 def clz(x: ExprLike) -> PrimExpr:
     """The number of leading zero bits of an integer; for 0, the number of bits."""
     e = convert(x)
-    return call_intrin(e.dtype, "tir.clz", e)
+    return ex.cast(call_intrin(e.dtype, "tir.clz", e), dt.with_lanes("int32", dt.lanes(e.dtype)))
 
 
 indexdiv = floordiv
@@ -265,14 +274,22 @@ def all(*args: ExprLike) -> PrimExpr:
     """All of the conditions."""
     if not args:
         raise ValueError("tir.all needs at least one condition")
-    return ex.all_of(*args)
+    return ex.all_of(*_conditions(args))
 
 
 def any(*args: ExprLike) -> PrimExpr:
     """Any of the conditions."""
     if not args:
         raise ValueError("tir.any needs at least one condition")
-    return ex.any_of(*args)
+    return ex.any_of(*_conditions(args))
+
+
+def _conditions(args: tuple[Any, ...]) -> list[PrimExpr]:
+    found = [convert(a) for a in args]
+    for e in found:
+        if not dt.is_bool(e.dtype):
+            raise CompileError.at("TW0904", f"{e} is {e.dtype}, no condition", hint="compare it: x != 0")
+    return found
 
 
 def likely(cond: ExprLike) -> PrimExpr:

@@ -164,6 +164,8 @@ class Buffer(Node):
     """A typed, shaped view of memory; identity is the object. See the head of the module."""
 
     identity: ClassVar[bool] = True
+    READ: ClassVar[int] = 1  # access masks of access_ptr
+    WRITE: ClassVar[int] = 2
     data: Annotated[Var, DEF]
     dtype: str
     shape: tuple[PrimExpr, ...]
@@ -574,6 +576,11 @@ def decl_buffer(
     del buffer_type
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
     dtype = dt.canonical(str(dtype))
+    cuts = [int(a) for a in axis_separators]
+    if cuts != sorted(set(cuts)) or any(not 0 <= a <= len(dims) for a in cuts):  # pyright: ignore[reportUnknownArgumentType]
+        raise ValueError(
+            f"axis separators of {len(dims)} dimensions lie in order between 0 and {len(dims)}, got {cuts}"
+        )  # pyright: ignore
     if elem_offset is None and offset_factor:
         kind = convert(dims[0]).dtype if dims else "int32"  # pyright: ignore[reportUnknownArgumentType]
         elem_offset = Var(f"{name}_elem_offset", kind)

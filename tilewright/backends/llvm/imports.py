@@ -42,7 +42,8 @@ def link_import(ll: Any, module: Any, text: str, context: Any) -> None:
             hint=f'create_llvm(..., options=["--target={module.triple}"])',
         )  # fmt: skip
     lines = [
-        _FORBIDS.sub("", _MACHINE.sub("", line)) if line.startswith("attributes #") else line for line in text.splitlines()
+        _FORBIDS.sub("", _MACHINE.sub("", line)) if line.startswith("attributes #") else line
+        for line in text.splitlines()
     ]
     try:
         other = ll.parse_assembly(_LAYOUT.sub("", "\n".join(lines)), context)

@@ -44,6 +44,8 @@ def _text(value: Any) -> str:
         return text
     if text.endswith(".bc") or not Path(text).exists():
         raise CompileError.at(
-            "TW0492", f"{KEY}: {text} is no file of LLVM IR text", hint="tvm.contrib.clang.create_llvm makes the text of C"
+            "TW0492",
+            f"{KEY}: {text} is no file of LLVM IR text",
+            hint="tvm.contrib.clang.create_llvm makes the text of C",
         )
     return Path(text).read_text(encoding="utf-8")
