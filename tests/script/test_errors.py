@@ -61,6 +61,25 @@ CASES: list[tuple[str, str, str, str, str]] = [
     ("TW0109", tir("A[0, 0] = A[0, T.float32(1)]"), "0, T.float32(1)", "integer, not float32", ""),
     ("TW0109", tir("n[0] = 1.0"), "n", "no buffer", ""),
     ("TW0109", tir("A[0, 0] = 'text'"), "A[0, 0] = 'text'", "", ""),
+    ("TW0104", tir("A[0, 0:8:-1] = T.broadcast(1.0, 8)"), "A[0, 0:8:-1]", "positive constant", ""),
+    ("TW0104", tir("return T.evaluate(0)"), "return", "expression", ""),
+    ("TW0104", tir("T.realize(A, 'local')"), "T.realize(A, 'local')", "a region", ""),
+    ("TW0104", "@T.prim_func\ndef f(h: T.handle, A: T.Buffer((4,))):\n    A[0] = h + 2\n", "h + 2", "no number", "" ),
+    ("TW0104", "@T.prim_func\ndef f(A: T.Buffer((8,), 'flaot32')):\n    A[0] = 1.0\n", "T.Buffer((8,), 'flaot32')", "no", ""),
+    ("TW0104", tir("A[0, 0] = A[0:2, 0] + T.float32(1)"), "A[0:2, 0] + T.float32(1)", "only the last index", ""),
+    ("TW0108", tir("with T.block('b'):", "    v = T.axis.S(8)", "    A[v, 0] = 1.0"), "v = T.axis.S(8)", "bound to nothing", "T.axis.S(16, i)"),
+    ("TW0108", tir("with T.block('b'):", "    v = T.axis.S(8, T.float32(0))", "    A[v, 0] = 1.0"), "v = T.axis", "an integer, not float32", ""),
+    ("TW0108", tir("with T.Then():", "    A[0, 0] = 1.0"), "T.Then()", "T.If", ""),
+    ("TW0118", tir("with T.block('b'):", "    T.reads(A[0, 0])", "    T.reads(A[0, 1])", "    A[0, 0] = 1.0"), "T.reads(A[0, 1])", "T.reads already", "one T.reads"),
+    ("TW0118", tir("with T.block('b'):", "    T.block_attr({'k': 1})", "    T.block_attr({'k': 2})", "    A[0, 0] = 1.0"), "T.block_attr({'k': 2})", "'k': 1 already", ""),
+    ("TW0118", tir("with T.block('b'):", "    v = T.axis.S(8, 0)", "    v = T.axis.S(8, 1)", "    A[v, 0] = 1.0"), "v = T.axis.S(8, 1)", "an axis 'v' already", ""),
+    ("TW0118", "@T.prim_func(private=True)\ndef f(A: T.Buffer((4,))):\n    T.func_attr({'global_symbol': 'g'})\n", "T.func_attr", "private", "private=True"),
+    ("TW0119", tir("x = T.alloc_buffer((8,))", "x = T.alloc_buffer((9,))", "x[0] = A[0, 0]"), "x", "defined already", "another name"),
+    ("TW0119", "@T.prim_func\ndef f(n: T.int32, n: T.int32):\n    T.evaluate(n)\n", "n: T.int32):", "two parameters", ""),
+    ("TW0120", tir("with T.block('b'):", "    T.reads()", "    T.writes(A[0, 0:4])", "    v = T.match_buffer(A[0, 0:4], (5,))", "    v[0] = 1.0"), "v = T.match_buffer", "of the region is 4", "leading"),
+    ("TW0121", tir("m = T.int32()", "A[m, 0] = 1.0"), "A[m, 0] = 1.0", "nothing defines it", "check_well_formed"),
+    ("TW0121", tir("with T.LetStmt(1, var=n):", "    A[n, 0] = 1.0"), "with T.LetStmt", "again inside of its own scope", ""),
+    ("TW0122", tir("for i in range(8):", "    with T.block('b'):", "        v = T.axis.S(8, i)", "        A[v, i] = 1.0"), "T.block('b')", "loop variable 'i'", "T.axis.spatial"),
     ("TW0110", graph('y: R.Tensor((3, 5), "float32") = R.nn.relu(x)', "return y"), 'R.Tensor((3, 5), "float32")', "dimension 1 is 5, but it is 4", "match_cast"),
     ("TW0110", graph('y: R.Tensor((3, 4), "int8") = R.nn.relu(x)', "return y"), 'R.Tensor((3, 4), "int8")', "dtype int8", ""),
     ("TW0112", graph("y = R.nn.relu(x)"), "def f(", "returns nothing", "return value"),
@@ -153,3 +172,32 @@ def test_undecorated_function_in_a_module() -> None:
 
             def helper(x):
                 return x
+
+
+def test_frames_need_something_to_build_on() -> None:
+    with pytest.raises(CompileError, match="TW0117"), T.serial(4):
+        pass
+
+
+def test_what_is_not_well_formed_may_be_kept() -> None:
+    @T.prim_func(check_well_formed=False)
+    def free(A: T.Buffer((8,), "float32")):
+        n = T.int32()
+        A[n] = 1.0
+
+    text = free.script()
+    assert "check_well_formed=False" in text
+    assert tvm.ir.structural_equal(from_source(text), free, map_free_vars=True)
+    plain = text.replace("(check_well_formed=False)", "")
+    with pytest.raises(CompileError, match="TW0121"):
+        from_source(plain)
+    assert tvm.ir.structural_equal(from_source(plain, check_well_formed=False), free, map_free_vars=True)
+
+    @I.ir_module(check_well_formed=False)
+    class Module:
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32")):
+            n = T.int32()
+            A[n] = 1.0
+
+    assert len(Module.functions) == 1

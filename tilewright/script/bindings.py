@@ -123,7 +123,10 @@ class Bindings(ParserState):
         return self.placed(s, self.add_buffer, value, name)
 
     def _match(self, name: str, value: C.MatchBuffer, s: ast.AST) -> tir.Buffer:
-        return self.placed(s, self.add_match, value, name)
+        b = self.placed(s, self.add_match, value, name)
+        if self.blocks and self.blocks[-1].match_buffers and self.blocks[-1].match_buffers[-1].buffer is b:
+            at(self.blocks[-1].match_buffers[-1], self.source.span(s))
+        return b
 
     def _store(self, target: ast.Subscript, value: Any, s: ast.AST) -> None:
         buffer = self.eval(target.value)

@@ -86,6 +86,8 @@ def regions(buffers: Sequence[Any]) -> tuple[tir.BufferRegion, ...]:
 
 def _point(i: E.PrimExpr) -> tir.Range:
     if isinstance(i, E.Ramp):
+        if not (isinstance(i.stride, E.IntImm) and i.stride.value == 1):
+            raise ValueError("a region has no steps: give the whole range")
         return tir.Range(i.base, E.const(i.lanes, i.base.dtype) * i.stride)
     return tir.Range(i, E.IntImm(i.dtype, 1))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -114,7 +114,15 @@ def region_to_load(r: BufferRegion) -> BufferLoad:
             indices.append(d.min if d.extent.value == 1 else E.Ramp(d.min, E.IntImm(d.min.dtype, 1), d.extent.value))
         else:
             raise TypeError("a slice is read as a vector, so its length must be a constant")
+    _last_only(r.buffer, indices)
     return BufferLoad(r.buffer, tuple(indices))
+
+
+def _last_only(b: Buffer, indices: Sequence[Any]) -> None:
+    """Only the last index may be a vector."""
+    for d, i in enumerate(indices[:-1]):
+        if isinstance(i, E.PrimExpr) and dt.lanes(i.dtype) > 1:
+            raise TypeError(f"index {d} of {b.name} is a vector; only the last index may be one")
 
 
 def _range_of(i: Any, extent: E.PrimExpr) -> Range:
@@ -246,6 +254,10 @@ class Evaluator:
             if isinstance(value, str) and isinstance(right, Node):
                 self.source.fail("TW0104", "a string and an expression do not go together", step)
             try:
+                if "handle" in (getattr(value, "dtype", ""), getattr(right, "dtype", "")):
+                    raise TypeError(
+                        "a pointer is no number: use T.address_of, T.tvm_access_ptr, or an element of a buffer"
+                    )
                 value = _BINARY[type(step.op)](value, right)
             except (TypeError, ValueError, ArithmeticError) as e:
                 self.source.fail("TW0104", str(e), step)
@@ -333,7 +345,9 @@ class Evaluator:
                 self.source.fail("TW0109", f"an index is an integer, not {dtype}", n.slice)
         if any(isinstance(i, slice) and i.step is None for i in items):
             return BufferRegion(b, tuple(_range_of(i, d) for i, d in zip(items, b.shape, strict=True)))
-        return b[items]
+        made = b[items]
+        _last_only(b, made.indices)
+        return made
 
     def index(self, n: ast.AST) -> Any:
         """The value between the brackets."""

@@ -13,11 +13,12 @@ __all__ = ["GlobalVar", "ir_module", "load_metadata", "module_attrs"]
 
 
 def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
-    """Decorator: the class is a module; its functions are script."""
-    del check_well_formed
+    """Decorator: the class is a module; its functions are script, checked unless `check_well_formed=False`."""
     from tilewright.script.parser import parse_class
 
-    return parse_class(cls) if cls is not None else parse_class
+    if cls is None:
+        return lambda c: parse_class(c, check_well_formed=check_well_formed)
+    return parse_class(cls, check_well_formed=check_well_formed)
 
 
 class ModuleAttrs:

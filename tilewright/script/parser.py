@@ -186,7 +186,7 @@ class ModuleProxy:
         return list(self.__variables)
 
 
-def parse_class(cls: type) -> IRModule:
+def parse_class(cls: type, *, check_well_formed: bool = True) -> IRModule:
     """What `@I.ir_module` does: the module of a class."""
     if not isinstance(cls, type):
         raise TypeError(f"I.ir_module decorates a class, not {cls!r}")
@@ -205,7 +205,7 @@ def parse_class(cls: type) -> IRModule:
             return outside, {}
         return p.environment(), _annotations(p.func)
 
-    return _parse_module(tree.source, node, environment)
+    return _parse_module(tree.source, node, environment, check_well_formed)
 
 
 class _Member:
@@ -220,6 +220,7 @@ def _parse_module(
     source: Source,
     node: ast.ClassDef,
     environment: Callable[[ast.FunctionDef | None], tuple[Environment, dict[str, Any]]],
+    check: bool = True,
 ) -> IRModule:
     """The module of a class definition. `environment` gives what each function sees."""
     members: list[_Member] = []
@@ -235,6 +236,8 @@ def _parse_module(
                 if kind == "macro":
                     names[s.name] = Macro(source, s, env, options.get("hygienic", True))
                 else:
+                    if not check:
+                        options = {**options, "check_well_formed": False}
                     members.append(_Member(s, kind, options, env, notes))
             elif isinstance(s, ast.Assign) and all(isinstance(t, ast.Name) for t in s.targets):
                 value = evaluator.eval(s.value)
@@ -302,28 +305,31 @@ def from_source(
     *,
     metadata: Mapping[str, list[Any]] | None = None,
     filename: str = "<script>",
+    check_well_formed: bool = True,
 ) -> Any:
     """What a text of script defines: its last module or function; or the node that a fragment (an expression, statements) is.
 
     `extra_vars` are names that the text may use besides `I`, `T`, `R`; `metadata` the constants that `to_script` kept out of
-    the text. Raises CompileError that underlines the text.
+    the text. Functions of the loop IR are checked (see `well_formed.py`) unless `check_well_formed=False` here or in their
+    decorator. Raises CompileError that underlines the text.
     """
     tree = parse_text(text, filename)
     given: dict[str, Any] = {"I": I, "T": T, "R": R, **(extra_vars or {})}
     if metadata is not None:
         given["metadata"] = I.as_metadata(metadata)
-    return _Text(tree, Environment(given)).run()
+    return _Text(tree, Environment(given), check_well_formed).run()
 
 
 def parse(program: Any, extra_vars: Mapping[str, Any] | None = None, **options: Any) -> Any:
     """Parse a text (see `from_source`), a class, or a function whose decorator was left out (taken as a `T.prim_func`)."""
     if isinstance(program, str):
         return from_source(program, extra_vars, **options)
+    check = options.get("check_well_formed", True)
     if isinstance(program, type):
-        return parse_class(program)
+        return parse_class(program, check_well_formed=check)
     if isinstance(program, FunctionType):
         env = Environment(dict(extra_vars or {}), _closure(program), program.__globals__)
-        return _parse_function("tir", program, {}, env)
+        return _parse_function("tir", program, {"check_well_formed": check}, env)
     raise TypeError(f"parse takes a text, a class or a function, not {program!r}")
 
 
@@ -336,8 +342,8 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
 class _Text:
     """One text being parsed."""
 
-    def __init__(self, tree: Tree, env: Environment) -> None:
-        self.tree, self.source, self.env = tree, tree.source, env
+    def __init__(self, tree: Tree, env: Environment, check: bool = True) -> None:
+        self.tree, self.source, self.env, self.check = tree, tree.source, env, check
         self.evaluator = Evaluator(tree.source, env)
         self.evaluator.call_hook = _call
         self.result: Any = None
@@ -349,10 +355,12 @@ class _Text:
             if isinstance(s, (ast.Import, ast.ImportFrom)):
                 self._import(s)
             elif isinstance(s, ast.ClassDef):
-                self.result = _parse_module(self.source, s, lambda _d: (self.env, {}))
+                self.result = _parse_module(self.source, s, lambda _d: (self.env, {}), self.check)
                 self.env.define(s.name, self.result)
             elif isinstance(s, ast.FunctionDef):
                 kind, options = decoration(self.evaluator, s)
+                if not self.check:
+                    options = {**options, "check_well_formed": False}
                 value = _parse_definition(kind, self.source, s, options, self.env, {})
                 self.env.define(s.name, value)
                 if kind != "macro":

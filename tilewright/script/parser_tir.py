@@ -30,6 +30,7 @@ from tilewright.script.suite import (
     complete_root,
     what,
 )
+from tilewright.script.well_formed import check_function
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir import ir as tir
 
@@ -53,7 +54,10 @@ class TIRParser(Bindings):
         if options.get("root", True):
             body = complete_root(body, state)
         made = tir.PrimFunc(tuple(state.params), body, ret_type, state.buffer_map, state.attrs)
-        return at(made, self.source.span(d))
+        at(made, self.source.span(d))
+        if options.get("check_well_formed", True):
+            check_function(made)
+        return made
 
     def _params(self, d: ast.FunctionDef, annotations: dict[str, Any], state: FunctionState) -> None:
         a = d.args
@@ -62,7 +66,11 @@ class TIRParser(Bindings):
                 "TW0107", "a function of script takes plain parameters only", a.vararg or a.kwarg or a.kwonlyargs[0]
             )
         late: list[tuple[ast.arg, E.Var]] = []
+        seen: set[str] = set()
         for arg in (*a.posonlyargs, *a.args):
+            if arg.arg in seen:
+                self.fail("TW0119", f"two parameters are named {arg.arg!r}", arg)
+            seen.add(arg.arg)
             if arg.annotation is None:
                 self.fail(
                     "TW0107",
@@ -140,7 +148,10 @@ class TIRParser(Bindings):
         method = _STATEMENTS.get(type(s))
         if method is None:
             self.fail("TW0105", f"script of the loop IR has no {what(s)} statements", s)
-        method(self, s)
+        try:
+            method(self, s)
+        except (TypeError, ValueError) as e:
+            raise CompileError.at("TW0104", str(e), self.source.span(s)) from e
 
     # ---- expressions as statements
 

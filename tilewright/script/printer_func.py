@@ -29,6 +29,7 @@ from tilewright.script.printer_buffer import (
 )
 from tilewright.script.printer_expr import type_text
 from tilewright.script.printer_tir import block_rest, print_evaluate
+from tilewright.script.well_formed import is_well_formed
 from tilewright.tir import ir as tir
 
 __all__ = ["is_implicit_root"]
@@ -158,6 +159,8 @@ def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
         options += ["private=True"] * private
         if not is_implicit_root(f.body, uses.has_block) and _gets_root(f.body, uses.has_block):
             options.append("root=False")
+        if not is_well_formed(f):
+            options.append("check_well_formed=False")
         decorator = f"@{p.T}.prim_func" + (f"({', '.join(options)})" if options else "")
         safe = p.names.define(f, name) if not name.isidentifier() else name
         return [LINE, decorator, LINE, f"def {safe}({', '.join(params)}){ret}:"]

@@ -179,6 +179,14 @@ def _let_value(p: Printer, v: Any, value: Any) -> list[Item]:
 def print_attr(p: Printer, s: Any, prec: int) -> list[Item]:
     n = s.node
     if (
+        s.attr_key == "realize_scope"
+        and type(s.body) is tir.BufferRealize
+        and s.body.buffer is n
+        and type(s.value) is E.StringImm
+        and s.value.value
+    ):
+        return _realize(p, s.body, s.value.value, prec)
+    if (
         isinstance(n, tir.IterVar)
         and s.attr_key in ("thread_extent", "virtual_thread")
         and (n.var not in p.names.of or n.var in p.env_threads)
@@ -263,13 +271,21 @@ def print_decl_buffer(p: Printer, s: Any, prec: int) -> list[Item]:
 
 @handler(tir.BufferRealize)
 def print_buffer_realize(p: Printer, s: Any, prec: int) -> list[Item]:
+    return _realize(p, s, "", prec)
+
+
+def _realize(p: Printer, s: Any, scope: str, prec: int) -> list[Item]:
     def items() -> list[Item]:
         b = s.buffer
-        args = p.text_of(buffer_args(p, b, always_dtype=True))
-        p.before(f"{define_buffer(p, b)} = {p.T}.Buffer({args})")
+        if b not in p.names.of:
+            args = p.text_of(buffer_args(p, b, always_dtype=True))
+            p.before(f"{define_buffer(p, b)} = {p.T}.Buffer({args})")
         region = slices(p, s.bounds)
-        text = ["[", *region, "]"] if region is not None else [f", bounds={''}", *p.list_of(s.bounds)]
-        head = [f"{p.T}.realize(", (b, 0), *text, f", {_quote(b.scope())}, ", (s.condition, 0), ")"]
+        if region is None:
+            region = [(tir.BufferRegion(b, s.bounds), 0)]
+        else:
+            region = [(b, 0), "[", *region, "]"]
+        head = [f"{p.T}.realize(", *region, f", {_quote(scope)}, ", (s.condition, 0), ")"]
         return scoped(p, prec, head, None, s.body)[1:]
 
     return [LINE, items]

@@ -441,11 +441,20 @@ def allocate_const(
     )
 
 
-def realize(region: Any, storage_scope: str = "global", condition: Any = True) -> Frame:
-    """Memory for a region of a buffer."""
-    del storage_scope
+def realize(region: Any, storage_scope: str = "", condition: Any = True) -> Frame:
+    """Memory for a region of a buffer; with a scope, inside of the attribute `realize_scope`."""
+    if isinstance(region, _tir.Buffer):
+        raise TypeError(f"T.realize needs a region, such as {region.name}[0:16], not a buffer")
     (r,) = regions([region])
-    return Frame(lambda body: _tir.BufferRealize(r.buffer, r.region, E.convert(condition), body), None, "T.realize")
+    test = E.convert(condition)
+    if dt.is_int(test.dtype):
+        test = E.cast(test, "bool")
+
+    def wrap(body: _tir.Stmt) -> _tir.Stmt:
+        made = _tir.BufferRealize(r.buffer, r.region, test, body)
+        return _tir.AttrStmt(r.buffer, "realize_scope", E.StringImm(storage_scope), made) if storage_scope else made
+
+    return Frame(wrap, None, "T.realize")
 
 
 def buffer_store(buffer: _tir.Buffer, value: Any, indices: Sequence[Any]) -> _tir.Stmt:
