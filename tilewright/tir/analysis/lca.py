@@ -49,7 +49,9 @@ class _Finder:
         self.stmt(func.body)
 
     def touch(self, b: t.Buffer, scope: _Scope) -> None:
-        self.by_data.setdefault(b.data, b)
+        owner = self.by_data.setdefault(b.data, b)
+        if owner is not b and b not in self.views:  # another buffer over the same memory
+            self.touch(owner, scope)
         old = self.found.get(b)
         self.found[b] = scope if old is None else _common(old, scope)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.arith.expr import EQ, IntImm, PrimExpr, Var, add, cast, cmp, const, logical_and, mul
+from tilewright.arith.expr import EQ, IntImm, PrimExpr, Var, add, cast, cmp, const, floordiv, logical_and, mul
 from tilewright.ir.rewrite import Mutator, substitute
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir.ir import (
@@ -27,7 +27,7 @@ from tilewright.tir.ir import (
     seq,
 )
 
-__all__ = ["lower_blocks", "strides_of"]
+__all__ = ["allocation_shape", "lower_blocks", "strides_of"]
 
 TRUE = IntImm("bool", 1)
 
@@ -43,6 +43,13 @@ def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
             stride = mul(n, stride)
         out.append(stride)
     return tuple(out)
+
+
+def allocation_shape(b: Buffer) -> tuple[PrimExpr, ...]:
+    """The extents of the memory of a buffer: what its strides skip is part of it."""
+    if not b.strides:
+        return b.shape
+    return b.shape[:1] + tuple(floordiv(s, n) for s, n in zip(b.strides, b.strides[1:]))
 
 
 def lower_blocks(f: PrimFunc) -> PrimFunc:
@@ -68,7 +75,7 @@ class _Lower(Mutator):
             body = _view(match, body)
         body = substitute(body, iters)
         for buffer in reversed(block.alloc_buffers):
-            body = Allocate(buffer.data, buffer.dtype, buffer.shape, TRUE, body)
+            body = Allocate(buffer.data, buffer.dtype, allocation_shape(buffer), TRUE, body)
         return _guard(substitute(s.predicate, iters), body)
 
 

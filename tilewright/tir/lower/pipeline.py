@@ -12,12 +12,15 @@ from tilewright.tir.lower.import_llvm import imported_llvm
 from tilewright.tir.lower.kernel_abi import kernel_params
 from tilewright.tir.lower.lower_blocks import lower_blocks
 from tilewright.tir.lower.pack_subbyte import pack_subbyte
+from tilewright.tir.lower.place_buffers import place_buffers, unroll_pragmas
 from tilewright.tir.lower.settle_loops import settle_loops
 from tilewright.tir.lower.vectorize_loops import vectorize_loops
 
 __all__ = ["KERNEL_PIPELINE", "lower_kernel"]
 
 KERNEL_PIPELINE: Sequence[Callable[[PrimFunc], PrimFunc]] = (
+    place_buffers,  # buffers where they are used, as small as what is used of them
+    unroll_pragmas,  # loops that pragmas ask for ▸ copies
     lower_blocks,  # blocks ▸ loops over multi-dimensional buffers
     flatten_buffers,  # accesses ▸ offsets into one dimension
     pack_subbyte,  # int4 ▸ halves of bytes

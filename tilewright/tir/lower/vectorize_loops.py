@@ -3,10 +3,16 @@
     for v in T.vectorized(8): B[i*8 + v] = A[i*8 + v] * s[i]
     ▶   B[T.Ramp(i*8, 1, 8)] = A[T.Ramp(i*8, 1, 8)] * T.Broadcast(s[i], 8)
 
-A loop that has no vector form (a condition that differs between lanes, an opaque call, a store whose address is the same in
-all lanes) runs as a serial loop: vectorising is never a change of meaning. A loop longer than `MAX_LANES`, or whose length
-is no power of two, runs in chunks. A loop of `k * T.vscale()` iterations becomes one scalable vector (SVE, RISC-V V); stores
-under a condition on its lanes are masked.
+A loop that has no vector form (an opaque call, a store whose address is the same in all lanes) runs as a serial loop:
+vectorising is never a change of meaning. A loop longer than `MAX_LANES`, or whose length is no power of two, runs in chunks.
+A condition that differs between lanes gives two forms, vectors where it holds for all lanes and a serial loop elsewhere:
+
+    for v in T.vectorized(8):                  if i*8 + 7 < n: C[T.Ramp(i*8, 1, 8)] = ...
+        if i*8 + v < n: C[i*8 + v] = ...   ▶   else: for v in range(8): if i*8 + v < n: C[i*8 + v] = ...
+
+The named pass `VectorizeLoop` (`lockstep`) keeps loops of any length whole, and makes serial loops of single statements, as the
+lanes of a vectorised loop may run in step; for code generation a loop is cut up only where it is one statement. A loop of `k * T.vscale()` iterations becomes one scalable
+vector (SVE, RISC-V V); stores under a condition on its lanes are masked.
 """
 
 from __future__ import annotations
@@ -14,7 +20,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arith.expr import (
+    GE,
+    GT,
+    LE,
+    LT,
     Add,
+    And,
     BinaryOp,
     Broadcast,
     Call,
@@ -62,16 +73,17 @@ class _NoVector(Exception):
     """The loop has no vector form; it runs as a serial loop."""
 
 
-def vectorize_loops(f: PrimFunc) -> PrimFunc:
+def vectorize_loops(f: PrimFunc, lockstep: bool = False) -> PrimFunc:
     """The function without VECTORIZED loops; see the head of the module."""
-    return f.with_body(_Vectorize().visit(f.body))
+    return f.with_body(_Vectorize(lockstep).visit(f.body))
 
 
 class _Vectorize(Mutator):
     """Finds the vectorised loops, knowing the ranges of the loops around them."""
 
-    def __init__(self) -> None:
+    def __init__(self, lockstep: bool = False) -> None:
         self.space = IndexSpace()
+        self.lockstep = lockstep
 
     def visit_PrimExpr(self, e: PrimExpr) -> PrimExpr:
         return e
@@ -86,7 +98,7 @@ class _Vectorize(Mutator):
         if not isinstance(s.extent, IntImm):
             return self.visit(_serial(s, s.body))
         n = s.extent.value
-        if n > MAX_LANES or n & (n - 1):
+        if not self.lockstep and (n > MAX_LANES or n & (n - 1)):
             return self.chunks(s, n)
         return self.vector(s, n)
 
@@ -96,7 +108,7 @@ class _Vectorize(Mutator):
         if n == 1:
             return substitute(body, {s.loop_var: s.min})
         try:
-            return _Body(self.space, s.loop_var, s.min, n).visit(body)
+            return _Body(self.space, s.loop_var, s.min, n, self.lockstep).visit(body)
         except _NoVector:
             return _serial(s, body)
 
@@ -129,8 +141,8 @@ def _serial(s: For, body: Stmt) -> For:
 class _Body:
     """Rewrites the body of one vectorised loop to vectors of `lanes`."""
 
-    def __init__(self, space: IndexSpace, var: Var, start: PrimExpr, lanes: int) -> None:
-        self.space, self.var, self.lanes = space, var, lanes
+    def __init__(self, space: IndexSpace, var: Var, start: PrimExpr, lanes: int, lockstep: bool = False) -> None:
+        self.space, self.var, self.lanes, self.lockstep = space, var, lanes, lockstep
         self.lane = Var(var.name, var.dtype)
         space.ranges[self.lane] = (0, lanes - 1 if lanes > 0 else None)
         self.atom = space.atom(self.lane)
@@ -139,6 +151,10 @@ class _Body:
         space.values[var] = space.sum(space.poly(start), lane_poly)
         self.start = start
         self.vectors: dict[Var, Var] = {}
+        self.alone = True
+        """Is the statement at hand the whole body?"""
+        self.holds: set[int] = set()
+        """Conditions known to hold in all lanes, by their objects."""
 
     # ---- statements ----------------------------------------------------------------------------------------------------
 
@@ -152,9 +168,28 @@ class _Body:
                 self.space.values[self.var] = self.saved
 
     def stmt(self, s: Stmt) -> Stmt:
+        try:
+            return self.vector(s)
+        except _NoVector:
+            if not self.lockstep or isinstance(s, (SeqStmt, LetStmt)) or self.vectors or self.lanes < 0 or not self.may_split(s):
+                raise
+            return self.serial(s)
+
+    @staticmethod
+    def may_split(s: Stmt) -> bool:
+        return isinstance(s, (IfThenElse, For, Evaluate, BufferStore))
+
+    def serial(self, s: Stmt) -> Stmt:
+        """The statement in a loop over the lanes."""
+        var = Var(self.var.name, self.var.dtype)
+        body = substitute(s, {self.var: var})
+        return For(var, self.start, const(self.lanes, var.dtype), ForKind.SERIAL, body)
+
+    def vector(self, s: Stmt) -> Stmt:
         if isinstance(s, BufferStore):
-            return self.store(s)
+            return self.store_or_split(s)
         if isinstance(s, SeqStmt):
+            self.alone = False
             return SeqStmt(tuple(self.stmt(x) for x in s.seq))
         if isinstance(s, LetStmt):
             value = self.expr(s.value)
@@ -162,7 +197,7 @@ class _Body:
         if isinstance(s, IfThenElse):
             condition = self.expr(s.condition)
             if dt.lanes(condition.dtype) != 1:
-                return self.masked(s, condition)
+                return self.split_if(s) if self.lanes > 0 else self.masked(s, condition)
             return IfThenElse(
                 condition, self.stmt(s.then_case), None if s.else_case is None else self.stmt(s.else_case)
             )
@@ -192,10 +227,68 @@ class _Body:
         new = self.vectors[var] = Var(var.name, value.dtype)
         return new
 
-    def store(self, s: BufferStore) -> Stmt:
-        if dt.lanes(s.indices[0].dtype) != 1:
+    # ---- conditions that differ between lanes ----------------------------------------------------------------------------
+
+    def split_if(self, s: IfThenElse) -> Stmt:
+        """Vectors where the condition holds for all lanes, a serial loop elsewhere."""
+        whole = self.all_lanes(s.condition) if s.else_case is None and not self.lockstep else None
+        if whole is None or self.vectors or not self.alone:
             raise _NoVector
-        index = self.index(s.indices[0])
+        return IfThenElse(whole, self.stmt(s.then_case), self.serial(s))
+
+    def store_or_split(self, s: BufferStore) -> Stmt:
+        """As `split_if`, for the conditions of `if_then_else` in the value."""
+        try:
+            return self.store(s)
+        except _NoVector:
+            if self.lockstep or self.vectors or not self.alone:
+                raise
+            calls = [x.args[0] for x in walk(s.value) if isinstance(x, Call) and _is_branch(x)]
+            found = [c for c in calls if self.lanes > 0 and dt.lanes(self.expr(c).dtype) > 1]
+            wholes = [self.all_lanes(c) for c in found]
+            if not wholes or any(w is None for w in wholes):
+                raise
+        self.holds.update(id(c) for c in found)
+        inside = self.store(s)
+        self.holds.clear()
+        condition: Any = wholes[0]
+        for w in wholes[1:]:
+            condition = And(condition, w)  # type: ignore[arg-type]
+        return IfThenElse(condition, inside, self.serial(s))
+
+    def all_lanes(self, c: PrimExpr) -> PrimExpr | None:
+        """A scalar condition under which `c` holds in every lane; None where there is none."""
+        if isinstance(c, And):
+            a, b = self.all_lanes(c.a), self.all_lanes(c.b)
+            return None if a is None or b is None else And(a, b)
+        if isinstance(c, Call) and isinstance(c.op, Op) and c.op.name == "tir.likely":
+            return self.all_lanes(c.args[0])
+        if dt.lanes(self.expr(c).dtype) == 1:
+            return c if not any(x is self.var for x in walk(c)) else None
+        if not isinstance(c, (LT, LE, GT, GE)) or not dt.is_int(c.a.dtype):
+            return None
+        p = self.space.sum(self.space.poly(c.a), self.space.poly(c.b), -1)
+        step = p.get((self.atom,), 0)
+        rest = {m: k for m, k in p.items() if m != (self.atom,)}
+        if any(self.varies(a) for m in rest for a in m):
+            return None
+        far = (self.lanes - 1) * step
+        worst = max(0, far) if isinstance(c, (LT, LE)) else min(0, far)
+        total = self.space.sum(rest, {(): worst} if worst else {})
+        return type(c)(self.space.expr(total, c.a.dtype), const(0, c.a.dtype))
+
+    def indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        """The indices of an access; only the last may be a vector."""
+        out = tuple(self.index(i) for i in indices)
+        if any(dt.lanes(i.dtype) != 1 for i in out[:-1]):
+            raise _NoVector
+        return out
+
+    def store(self, s: BufferStore) -> Stmt:
+        if not s.indices or dt.lanes(s.indices[-1].dtype) != 1:
+            raise _NoVector
+        indices = self.indices(s.indices)
+        index = indices[-1]
         value = self.expr(s.value)
         wide = dt.lanes(index.dtype) != 1
         if not wide:
@@ -203,8 +296,8 @@ class _Body:
                 isinstance(x, BufferLoad) and x.buffer is s.buffer for x in walk(value)
             ):
                 raise _NoVector
-            return BufferStore(s.buffer, value, (index,))
-        return BufferStore(s.buffer, self.wide(value), (index,))
+            return BufferStore(s.buffer, value, indices)
+        return BufferStore(s.buffer, self.wide(value), indices)
 
     # ---- expressions ---------------------------------------------------------------------------------------------------
 
@@ -250,8 +343,8 @@ class _Body:
                 raise _NoVector
             return e
         if isinstance(e, BufferLoad):
-            index = self.index(e.indices[0])
-            return e if index is e.indices[0] else BufferLoad(e.buffer, (index,))
+            indices = self.indices(e.indices)
+            return e if all(a is b for a, b in zip(indices, e.indices)) else BufferLoad(e.buffer, indices)
         if isinstance(e, (BinaryOp, CmpOp)):
             a, b = self.expr(e.a), self.expr(e.b)
             if dt.lanes(a.dtype) == 1 and dt.lanes(b.dtype) == 1:
@@ -288,12 +381,16 @@ class _Body:
             if not intrin.is_pure(e.op):
                 raise _NoVector
             return Call(e.dtype, e.op, tuple(args))
+        if name == "tir.reinterpret" and dt.bits(e.dtype) == dt.bits(args[0].dtype) and dt.lanes(e.dtype) == 1:
+            return Call(dt.with_lanes(e.dtype, self.lanes), e.op, (self.wide(args[0]),))
         row = intrin.get(e.op)
         if row is None or row.effect != "pure" or row.rule not in ("first", "last", "bool") or not _LANEWISE(name):
             raise _NoVector
         return Call(dt.with_lanes(e.dtype, self.lanes), e.op, tuple(self.wide(a) for a in args))
 
     def branch(self, e: Call) -> PrimExpr:
+        if id(e.args[0]) in self.holds:
+            return self.expr(e.args[1])
         condition, a, b = (self.expr(x) for x in e.args)
         if dt.lanes(condition.dtype) != 1:
             if _may_fault(a) or _may_fault(b):
@@ -302,6 +399,10 @@ class _Body:
         if dt.lanes(a.dtype) != 1 or dt.lanes(b.dtype) != 1:
             a, b = self.wide(a), self.wide(b)
         return Call(a.dtype, e.op, (condition, a, b))
+
+
+def _is_branch(e: Call) -> bool:
+    return isinstance(e.op, Op) and e.op.name == "tir.if_then_else"
 
 
 def _may_fault(e: PrimExpr) -> bool:

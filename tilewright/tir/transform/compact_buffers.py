@@ -26,6 +26,7 @@ from tilewright.ir.passes import Pass
 from tilewright.ir.rewrite import substitute
 from tilewright.tir import ir as t
 from tilewright.tir.analysis.regions import relax_range
+from tilewright.tir.lower.lower_blocks import allocation_shape
 from tilewright.tir.transform.base import BufferMutator, func_pass
 
 __all__ = ["CompactBufferAllocation", "compact_buffers"]
@@ -612,8 +613,6 @@ class _Compactor(BufferMutator):
         return t.BufferRegion(self.remap[r.buffer], ranges)
 
     def visit_Allocate(self, s: t.Allocate) -> t.Stmt:
-        from tilewright.tir.transform.lower_opaque_block import allocation_shape
-
         new = self.generic(s)
         inner = new.body
         if isinstance(inner, t.DeclBuffer) and inner.buffer.data is s.buffer_var and inner is not s.body:

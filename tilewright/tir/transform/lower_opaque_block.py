@@ -10,9 +10,10 @@ from tilewright.ir.node import replace
 from tilewright.ir.passes import Pass
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir import ir as t
+from tilewright.tir.lower.lower_blocks import allocation_shape
 from tilewright.tir.transform.base import TRUE, BufferMutator, func_pass, is_one
 
-__all__ = ["LowerOpaqueBlock", "allocation_shape", "launch_thread", "lower_opaque_block"]
+__all__ = ["LowerOpaqueBlock", "launch_thread", "lower_opaque_block"]
 
 _ALIGN = "buffer_dim_align"
 
@@ -22,15 +23,6 @@ def lower_opaque_block(f: t.PrimFunc) -> t.PrimFunc:
     run = _LowerOpaque()
     body = run.visit(f.body)
     return f if body is f.body else f.with_body(body)
-
-
-def allocation_shape(b: t.Buffer) -> tuple[PrimExpr, ...]:
-    """The extents of the memory of a buffer: what its strides skip is part of it."""
-    shape = list(b.shape)
-    if b.strides:
-        for i in range(len(shape) - 1):
-            shape[i + 1] = b.strides[i] // b.strides[i + 1]
-    return tuple(shape)
 
 
 def launch_thread(low: PrimExpr, extent: PrimExpr, var: Var, tag: str, body: t.Stmt) -> t.Stmt:

@@ -10,7 +10,6 @@ annotations of a loop.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tilewright.arith.expr import IntImm, PrimExpr, Var, add, const
 from tilewright.ir.node import replace, walk
@@ -18,12 +17,11 @@ from tilewright.ir.passes import Pass
 from tilewright.ir.rewrite import Mutator, substitute
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir import ir as t
+from tilewright.tir.lower.place_buffers import EXPLICIT, MAX_STEP
 from tilewright.tir.transform.base import func_pass, option
 from tilewright.tir.transform.convert_ssa import convert_ssa
 
 __all__ = ["UnrollLoop", "UnrollOptions", "unroll_loops"]
-
-_STEP, _EXPLICIT = "pragma_auto_unroll_max_step", "pragma_unroll_explicit"
 
 
 @dataclass(frozen=True)
@@ -65,13 +63,13 @@ class _Unroll(Mutator):
         return e
 
     def visit_AttrStmt(self, s: t.AttrStmt) -> t.Stmt:
-        if s.attr_key not in (_STEP, _EXPLICIT):
+        if s.attr_key not in (MAX_STEP, EXPLICIT):
             return self.generic(s)
         return self.under(s.attr_key, int(s.value), s.body)  # type: ignore[arg-type]
 
     def under(self, key: str, value: int, body: t.Stmt) -> t.Stmt:
         saved = self.max_step, self.explicit
-        if key == _STEP:
+        if key == MAX_STEP:
             self.max_step = value
         else:
             self.explicit = bool(value)
@@ -103,12 +101,12 @@ class _Unroll(Mutator):
         return s if all(a is b for a, b in zip(out, s.seq, strict=True)) else t.seq(*out)
 
     def visit_For(self, s: t.For) -> t.Stmt:
-        pragmas = {k: int(v) for k, v in s.annotations.items() if k in (_STEP, _EXPLICIT)}
+        pragmas = {k: int(v) for k, v in s.annotations.items() if k in (MAX_STEP, EXPLICIT)}
         if pragmas:
             rest = {k: v for k, v in s.annotations.items() if k not in pragmas}
             saved = self.max_step, self.explicit
-            self.max_step = pragmas.get(_STEP, self.max_step)
-            self.explicit = bool(pragmas.get(_EXPLICIT, self.explicit))
+            self.max_step = pragmas.get(MAX_STEP, self.max_step)
+            self.explicit = bool(pragmas.get(EXPLICIT, self.explicit))
             out = self.loop(replace(s, annotations=rest))
             self.max_step, self.explicit = saved
             return out
@@ -151,16 +149,6 @@ class _Unroll(Mutator):
         self.copied = True
         parts = [substitute(s.body, {s.loop_var: add(s.min, const(i, s.loop_var.dtype))}) for i in range(n)]
         return t.seq(*parts) if parts else t.Evaluate(IntImm("int32", 0))
-
-
-def has_unroll_pragma(n: Any) -> bool:
-    """Does anything inside ask for loops to be unrolled by a pragma?"""
-    for s in walk(n):
-        if isinstance(s, t.For) and s.annotations and (_STEP in s.annotations or _EXPLICIT in s.annotations):
-            return True
-        if isinstance(s, t.AttrStmt) and s.attr_key in (_STEP, _EXPLICIT):
-            return True
-    return False
 
 
 def UnrollLoop() -> Pass:
