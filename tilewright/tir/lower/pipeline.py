@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.ir.node import replace
+from tilewright.ir.passes import PassContext
 from tilewright.tir.ir import PrimFunc
 from tilewright.tir.lower.flatten_buffers import flatten_buffers
 from tilewright.tir.lower.import_llvm import imported_llvm
@@ -30,6 +31,13 @@ KERNEL_PIPELINE: Sequence[Callable[[PrimFunc], PrimFunc]] = (
 """The passes, in order."""
 
 
+def checked(f: PrimFunc) -> PrimFunc:
+    """The function with a check before each access (option `tir.instrument_bound_checkers`)."""
+    from tilewright.tir.transform.instrument_bounds import instrument_bounds
+
+    return instrument_bounds(f)
+
+
 def lower_kernel(f: PrimFunc, target: Any = None) -> PrimFunc:
     """The kernel `f` in flat form with the kernel calling convention (`kernel_abi`).
 
@@ -40,6 +48,8 @@ def lower_kernel(f: PrimFunc, target: Any = None) -> PrimFunc:
     if imports:
         f = f.with_attr("import_llvm", imports)
     flat, symbols = kernel_params(f)
+    if PassContext.current().config.get("tir.instrument_bound_checkers"):
+        f = checked(f)
     for run in KERNEL_PIPELINE:
         f = run(f)
     return replace(f, params=tuple(flat) + tuple(symbols), buffer_map={})

@@ -171,7 +171,13 @@ class _Body:
         try:
             return self.vector(s)
         except _NoVector:
-            if not self.lockstep or isinstance(s, (SeqStmt, LetStmt)) or self.vectors or self.lanes < 0 or not self.may_split(s):
+            if (
+                not self.lockstep
+                or isinstance(s, (SeqStmt, LetStmt))
+                or self.vectors
+                or self.lanes < 0
+                or not self.may_split(s)
+            ):
                 raise
             return self.serial(s)
 

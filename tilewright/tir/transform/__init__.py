@@ -17,6 +17,7 @@ from tilewright.tir.transform.convert_ssa import ConvertSSA
 from tilewright.tir.transform.flatten_buffer import FlattenBuffer
 from tilewright.tir.transform.gpu import *
 from tilewright.tir.transform.hoist import HoistedConditionals, HoistedLetBindings, HoistExpression, HoistIfThenElse
+from tilewright.tir.transform.instrument_bounds import InstrumentBoundCheckers
 from tilewright.tir.transform.loop_partition import LoopPartition
 from tilewright.tir.transform.lower_init_block import LowerInitBlock
 from tilewright.tir.transform.lower_match_buffer import LowerMatchBuffer
@@ -32,3 +33,4 @@ from tilewright.tir.transform.plan_buffers import PlanAndUpdateBufferAllocationL
 from tilewright.tir.transform.remove_no_op import RemoveNoOp
 from tilewright.tir.transform.simplify import Simplify, simplify
 from tilewright.tir.transform.unroll_loop import UnrollLoop
+from tilewright.tir.transform.vectorize_loop import VectorizeLoop
