@@ -27,7 +27,8 @@ if TYPE_CHECKING:
         topi,
         transform,
     )
-    from tilewright.driver.build import build, compile, lower
+    from tilewright.driver.build import build, compile
+    from tilewright.driver.lower import lower
     from tilewright.error import TVMError
     from tilewright.ir.module import IRModule
     from tilewright.runtime import ndarray as nd
@@ -47,7 +48,7 @@ _NAMES = {
     "IRModule": "ir.module:IRModule",
     "build": "driver.build:build",
     "compile": "driver.build:compile",
-    "lower": "driver.build:lower",
+    "lower": "driver.lower:lower",
     "TVMError": "error:TVMError",
     "Device": "runtime.ndarray:Device",
     "cpu": "runtime.ndarray:cpu",

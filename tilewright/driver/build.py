@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.executable import Executable
     from tilewright.runtime.module import Module
 
-__all__ = ["build", "build_llvm", "compile", "link", "lower"]
+__all__ = ["build", "build_llvm", "compile", "link"]
 
 
 def compile(
@@ -148,13 +148,3 @@ def _module_of(mod: Any, name: str) -> IRModule:
     if not isinstance(mod, IRModule):
         raise TypeError(f"build takes an IRModule or a PrimFunc, not {type(mod).__name__}")
     return mod
-
-
-def lower(mod: IRModule | PrimFunc, name: str = "main", **options: Any) -> IRModule:
-    """The loop programs of `mod` in flat form, before code generation: for reading."""
-    del options
-    from tilewright.tir.lower import lower_kernel
-
-    if isinstance(mod, PrimFunc):
-        mod = IRModule.from_expr(mod, name)
-    return mod.with_({v: lower_kernel(f, Target("llvm")) for v, f in mod.functions.items() if isinstance(f, PrimFunc)})

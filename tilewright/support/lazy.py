@@ -44,6 +44,7 @@ LAZY: dict[str, str] = {
     "tir.const": "tilewright.arith.expr:const",
     "tir.Range": "tilewright.tir.range:Range",
     "tir.PrimExpr": "tilewright.arith.expr:PrimExpr",
+    "tir.transform": "tilewright.tir:transform",
     "arith.simplify": "tilewright.arith.analyzer:simplify",
     "topi": "tilewright:topi",
 }

@@ -7,6 +7,18 @@ from tilewright.tir.analysis.basic import (
     has_side_effect,
     undefined_vars,
 )  # fmt: skip
+from tilewright.tir.analysis.checks import (
+    OOBChecker,
+    assert_pure_function,
+    calculate_allocated_bytes,
+    calculate_constant_bytes,
+    calculate_workspace_bytes,
+    find_anchor_block,
+    get_vtcm_compaction_passes,
+    is_pure_function,
+    verify_gpu_code,
+    verify_memory,
+)
 from tilewright.tir.analysis.lca import detect_buffer_access_lca
 from tilewright.tir.analysis.regions import (
     RegionUnion,
