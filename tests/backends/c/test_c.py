@@ -259,12 +259,12 @@ def test_errors_leave_a_function_and_free_its_memory():
         for i in range(4):
             with T.block("w"):
                 vi = T.axis.spatial(4, i)
-                W[vi * 1000] = A[vi] * T.float32(2)
+                W[vi * 30000] = A[vi] * T.float32(2)
         for i in range(4):
             with T.block("b"):
                 vi = T.axis.spatial(4, i)
                 assert n < 3, "ValueError: n is too great"
-                B[vi] = W[vi * 1000]
+                B[vi] = W[vi * 30000]
 
     rt = tvm.build(f, "c")
     assert "malloc" in rt.get_source()

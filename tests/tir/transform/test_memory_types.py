@@ -38,7 +38,7 @@ PASSES = {
     "Narrow16": lambda: tr.NarrowDataType(16), "Narrow32": lambda: tr.NarrowDataType(32), "LowerIntrin": tr.LowerIntrin,
     "RenormalizeSplitPattern": tr.RenormalizeSplitPattern, "BF16ComputeLegalize": tr.BF16ComputeLegalize,
     "FP8ComputeLegalize": tr.FP8ComputeLegalize, "LowerTVMBuiltin": tr.LowerTVMBuiltin, "TextureFlatten": tr.TextureFlatten,
-    "LowerCustomDatatypes": tr.LowerCustomDatatypes, "LowerDeviceStorageAccessInfo": tr.LowerDeviceStorageAccessInfo,
+    "LowerCustomDatatypes": tr.LowerCustomDatatypes,
     "VerifyMemory": tr.VerifyMemory,
 }  # fmt: skip
 
@@ -360,7 +360,7 @@ def test_what_is_not_there_says_so():
         B = T.decl_buffer((4,), "float32", scope="global.texture")
         B[0] = A[0]
 
-    for make in (tr.TextureFlatten, tr.LowerDeviceStorageAccessInfo, tr.InstrumentProfileIntrinsics):
+    for make in (tr.TextureFlatten, tr.InstrumentProfileIntrinsics):
         with pytest.raises(tvm.TVMError, match="TW0538"):
             apply(f, make())
     gpu = POOL["strided"].with_attr("target", tvm.target.Target("cuda"))

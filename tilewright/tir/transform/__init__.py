@@ -30,7 +30,6 @@ from tilewright.tir.transform.loop_partition import LoopPartition
 from tilewright.tir.transform.lower_calls import (
     InstrumentProfileIntrinsics,
     LowerCustomDatatypes,
-    LowerDeviceStorageAccessInfo,
     LowerIntrin,
     LowerTVMBuiltin,
     MakePackedAPI,

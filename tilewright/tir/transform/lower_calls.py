@@ -20,7 +20,7 @@ from tilewright.tir.lower.make_packed_api import make_packed_api
 from tilewright.tir.transform.base import func_pass
 
 __all__ = [
-    "InstrumentProfileIntrinsics", "LowerCustomDatatypes", "LowerDeviceStorageAccessInfo", "LowerIntrin", "LowerTVMBuiltin",
+    "InstrumentProfileIntrinsics", "LowerCustomDatatypes", "LowerIntrin", "LowerTVMBuiltin",
     "MakePackedAPI", "MakeUnpackedAPI", "RenormalizeSplitPattern", "TextureFlatten", "VerifyMemory",
 ]  # fmt: skip
 
@@ -202,19 +202,6 @@ def LowerCustomDatatypes() -> Pass:
 def TextureFlatten() -> Pass:
     """There is no texture memory here: a function that allocates some is refused (TW0538)."""
     return _refuse("TextureFlatten", lambda n: _scope(n).startswith("global.texture"), "texture memory")
-
-
-_PLAIN = ("", "global", "shared", "shared.dyn", "local", "warp", "global.vtcm", "shared.barrier")
-
-
-def LowerDeviceStorageAccessInfo() -> Pass:
-    """Memory of special scopes that a device describes is not supported: such an allocation is refused (TW0538)."""
-
-    def special(n: Any) -> bool:
-        s = _scope(n)
-        return s not in _PLAIN and not s.startswith(("wmma.", "m16n8k8."))
-
-    return _refuse("LowerDeviceStorageAccessInfo", special, "memory of a special scope")
 
 
 def InstrumentProfileIntrinsics() -> Pass:
