@@ -86,10 +86,10 @@ def _guard(condition: PrimExpr, body: Stmt) -> Stmt:
 
 
 def _at_start(block: Block, values: tuple[PrimExpr, ...]) -> PrimExpr:
-    """Are all iterators but the spatial ones at the start of their domains?"""
+    """Are all reduce iterators at the start of their domains?"""
     out: PrimExpr = TRUE
     for iv, value in zip(block.iter_vars, values, strict=True):
-        if iv.iter_type == IterVar.DataPar or iv.dom is None:
+        if iv.iter_type != IterVar.CommReduce or iv.dom is None:
             continue
         out = logical_and(out, cmp(EQ, value, cast(iv.dom.min, value.dtype)))
     return out
