@@ -7,10 +7,13 @@ from tilewright.arith import expr
 
 if TYPE_CHECKING:
     from tilewright.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
+    from tilewright.arith.bound import deduce_bound, detect_clip_bound
     from tilewright.arith.int_set import (
         IntervalSet,
         IntSet,
+        PresburgerSet,
         estimate_region_lower_bound,
+        estimate_region_strict_bound,
         estimate_region_upper_bound,
         eval_set,
     )
@@ -33,7 +36,11 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "analyzer": ("Analyzer", "ConstIntBound", "Extension", "ModularSet", "ProofStrength"),
-    "int_set": ("IntSet", "IntervalSet", "estimate_region_lower_bound", "estimate_region_upper_bound", "eval_set"),
+    "int_set": (
+        "IntSet", "IntervalSet", "PresburgerSet", "estimate_region_lower_bound", "estimate_region_strict_bound",
+        "estimate_region_upper_bound", "eval_set",
+    ),
+    "bound": ("deduce_bound", "detect_clip_bound"),
     "iter_expr": ("IterMapExpr", "IterMark", "IterSplitExpr", "IterSumExpr", "normalize_iter_map_to_expr"),
     "iter_map": ("IterMapLevel", "IterMapResult", "detect_iter_map", "iter_map_simplify", "normalize_to_iter_sum"),
     "iter_divide": ("inverse_affine_iter_map", "subspace_divide"),
@@ -42,6 +49,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("int_set", "analyzer", "iter_map", "bound"):
+        return import_module(f"tilewright.arith.{name}")
     for module, names in _LAZY.items():
         if name in names:
             return getattr(import_module(f"tilewright.arith.{module}"), name)

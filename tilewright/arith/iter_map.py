@@ -50,6 +50,7 @@ class IterMapResult:
         self, indices: list[IterSumExpr], errors: list[str], padding_predicate: PrimExpr | None = None
     ) -> None:
         self.indices, self.errors = indices, errors
+        self.bases: list[PrimExpr] = [s.base for s in indices]  # as they came, not simplified
         self.padding_predicate: PrimExpr = padding_predicate if padding_predicate is not None else IntImm("bool", 0)
 
     def __repr__(self) -> str:
@@ -88,7 +89,11 @@ def detect(
         return IterMapResult([], rewriter.errors)
     why = check_mapping(rewriter, found, level)
     predicate = rewriter.padding.predicate
-    return IterMapResult([], [why], predicate) if why else IterMapResult(found, [], predicate)
+    if why:
+        return IterMapResult([], [why], predicate)
+    out = IterMapResult([IterSumExpr(s.args, rewriter.simple(s.base)) for s in found], [], predicate)
+    out.bases = [s.base for s in found]
+    return out
 
 
 def _rewrite_all(rewriter: Rewriter, exprs: Sequence[PrimExpr]) -> list[IterSumExpr]:

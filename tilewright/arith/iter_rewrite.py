@@ -130,20 +130,20 @@ class Rewriter:
     # ---- expressions to sums of splits -------------------------------------------------------------------------------
 
     def rewrite(self, e: PrimExpr) -> IterSumExpr:
-        """An index as one fused split and a base, where it can be fused."""
+        """An index as one fused split and a base (not simplified), where it can be fused."""
         s = to_sum(self.visit(e))
         if not s.args:
-            return IterSumExpr((), self.simple(s.base))
+            return s
         if len(s.args) > 1:
             combined = self.combined(s)
             if len(combined.args) == 1 and not self.limited:
-                return IterSumExpr(combined.args, self.simple(combined.base))
+                return combined
             s = combined
         out = self.fuse(s)
         if out is None:
             self.errors.append(f"the iterators of {self.expr(s)} do not fuse to one: strides and extents do not fit")
             return s
-        return IterSumExpr(out.args, self.simple(out.base))
+        return out
 
     def mentions(self, e: Node) -> bool:
         """Does an iterator occur in it?"""

@@ -97,11 +97,56 @@ def linear_form(e: PrimExpr, variables: Sequence[Var]) -> tuple[list[int], PrimE
 
 
 def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr]:
-    """[coefficient of each variable ..., rest] of a linear expression; an empty list where it is not linear."""
-    found = linear_form(expr, var_list)
-    if found is None:
+    """[coefficient of each variable ..., rest] of a linear expression, `sum(coefficient * var) + rest`; coefficients may be
+    symbolic. An empty list where it is not linear."""
+    from tilewright.arith.analyzer import Analyzer
+
+    ana = Analyzer()
+    wanted = set(var_list)
+    rest: PrimExpr = expr
+    out: list[PrimExpr] = []
+    for v in var_list:
+        found = _linear_in(rest, v)
+        if found is None or _mentions(found[0], wanted):
+            return []
+        out.append(_settled(found[0], ana))
+        rest = found[1]
+    if _mentions(rest, wanted):
         return []
-    return [*(IntImm(expr.dtype, c) for c in found[0]), found[1]]
+    return [*out, ana.simplify(rest)]
+
+
+def _settled(e: PrimExpr, ana: Any) -> PrimExpr:
+    """A coefficient, simplified. One of an unsigned variable may be negative, so constants of those are signed."""
+    if e.dtype.startswith("uint") and isinstance(e, IntImm):
+        n = int(e.dtype[4:])
+        value = e.value - (1 << n) if e.value >> (n - 1) else e.value
+        return IntImm("int32" if n <= 32 else "int64", value)
+    return ana.simplify(e)
+
+
+def _linear_in(e: PrimExpr, v: Var) -> tuple[PrimExpr, PrimExpr] | None:
+    """(k, r) with e = k*v + r, both free of v; None where e is not linear in v."""
+    from tilewright.arith import expr as ex
+
+    zero = IntImm(e.dtype, 0)
+    if e is v:
+        return IntImm(e.dtype, 1), zero
+    if not _mentions(e, {v}):
+        return zero, e
+    if isinstance(e, (Add, Sub)):
+        a, b = _linear_in(e.a, v), _linear_in(e.b, v)
+        if a is None or b is None:
+            return None
+        f = ex.add if isinstance(e, Add) else ex.sub
+        return f(a[0], b[0]), f(a[1], b[1])
+    if isinstance(e, Mul):
+        side, k = (e.a, e.b) if _mentions(e.a, {v}) else (e.b, e.a)
+        found = _linear_in(side, v)
+        if found is None or _mentions(k, {v}):
+            return None
+        return ex.mul(found[0], k), ex.mul(found[1], k)
+    return None
 
 
 def _mentions(e: PrimExpr, wanted: set[Var]) -> bool:
