@@ -11,7 +11,7 @@ from tilewright.ir.backend import Backend
 
 __all__ = ["backends", "device_api", "find"]
 
-_OWN = ("llvm", "c", "cuda", "opencl")
+_OWN = ("llvm", "c", "cuda", "opencl", "metal", "webgpu")
 
 
 @cache
