@@ -374,6 +374,7 @@ def _move(s: State, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool, ind
     domains = axis_domains(m.realize.block, [r for r in made if r.buffer in required], required, m.ana)
     if not up:
         _check_cover(m)
+        _check_made(m, domains, required)
     m.put(m.nest(domains, preserve_unit_loops), position)
 
 
@@ -399,6 +400,32 @@ def _check_cover(m: _Move) -> None:
                     f"cannot move the block {m.rv.name!r}: it also computes elements that read nothing of {w.buffer.name} "
                     f"that {realize.block.name_hint!r} makes, and these would be left out"
                 )
+
+
+def _check_made(m: _Move, domains: Sequence[Domain], required: dict[Buffer, list[Ends]]) -> None:
+    """What the block reads within an iteration must be made within it: memory may be given to each iteration anew."""
+    axes: dict[Any, Any] = {iv.var: (d.low, d.high) for iv, d in zip(m.realize.block.iter_vars, domains, strict=True)}
+    for r in m.realize.block.reads:
+        made = required.get(r.buffer)
+        if made is None:
+            continue
+        for x, ends in zip(r.region, made, strict=True):
+            if ends is None:
+                continue
+            first = eval_range(x.min, axes, m.ana)
+            last = eval_range(x.min + (cast(x.extent, x.min.dtype) - 1), axes, m.ana)
+            if first is None or last is None or not _inside(first[0], last[1], ends, m.ana):
+                raise m.fail(
+                    f"cannot move the block {m.rv.name!r}: it reads more of {r.buffer.name} than one iteration of "
+                    f"{m.loop.loop_var.name!r} makes",
+                    m.loop,
+                    choices=[],
+                    hint="compute_at moves the producers to it instead, and makes what is needed",
+                )
+
+
+def _inside(low: PrimExpr, high: PrimExpr, ends: tuple[PrimExpr, PrimExpr], ana: Analyzer) -> bool:
+    return ana.can_prove(cast(ends[0], low.dtype) <= low) and ana.can_prove(high <= cast(ends[1], high.dtype))
 
 
 def _is_choice(x: Any) -> bool:
