@@ -61,6 +61,7 @@ class FunctionState:
     root_allocs: list[tir.Buffer] = field(default_factory=list[tir.Buffer])
     has_block: bool = False
     private: bool = False
+    ret_type: Any = None
 
 
 @dataclass

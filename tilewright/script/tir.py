@@ -41,13 +41,13 @@ from tilewright.script.loops import axis, grid, parallel, serial, thread_binding
 from tilewright.script.namespace import Buffer, BufferFactory, DtypeFactory, HandleFactory, make_buffer
 from tilewright.tir import build, intrin
 from tilewright.tir import ir as _tir
-from tilewright.tir.build_calls import CALLS, call_dtype
+from tilewright.tir.build_calls import CALLS, call_dtype, call_tir, trace
 
 __all__ = [
     "Assert", "AssertStmt", "Buffer", "BufferRegion", "Call", "Cast", "CommReducer", "FloatImm", "IntImm", "Let", "LetStmt",
     "Op", "PointerType", "PrimType", "Ramp", "Range", "Reduce", "Select", "Shuffle", "SizeVar", "StringImm", "Var",
     "alloc_buffer", "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "bool", "buffer_store", "call_intrin",
-    "cast",
+    "Else", "If", "Then", "While", "broadcast", "call_tir", "cast", "env_thread", "ramp", "trace",
     "comm_reducer", "decl_buffer", "evaluate", "func_attr", "grid", "handle", "init", "iter_var", "launch_thread", "macro",
     "match_buffer", "meta_var", "parallel", "prim_func", "reads", "realize", "seq", "serial", "target", "thread_binding",
     "unroll",

@@ -99,6 +99,7 @@ _MODULES = (
     "functor",
     "generic",
     "index_map",
+    "ir_builder",
     "op",
     "schedule",
     "stmt",
