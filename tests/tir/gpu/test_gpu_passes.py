@@ -708,3 +708,39 @@ def test_default_schedule():
     np.testing.assert_array_equal(b, a + 1)
     with pytest.raises(DeviceError, match="TW0561"):
         tr.DefaultGPUSchedule()(Before)
+
+
+def test_permuted_layout():
+    def program(rows, columns, note):
+        @T.prim_func
+        def f(X: T.Buffer((rows, columns), "float16"), Y: T.Buffer((rows, columns), "float16")):
+            with T.block("root"):
+                T.reads()
+                T.writes()
+                S = T.alloc_buffer((rows, columns), "float16", scope="shared")
+                for i, j in T.grid(rows, columns):
+                    with T.block("S"):
+                        T.reads(X[i, j])
+                        T.writes(S[i, j])
+                        T.block_attr({"permuted_layout": note})
+                        S[i, j] = X[i, j]
+                for i, j in T.grid(rows, columns):
+                    with T.block("Y"):
+                        T.reads(S[i, j])
+                        T.writes(Y[i, j])
+                        T.block_attr({"permuted_layout": note})
+                        Y[i, j] = S[i, j]
+
+        return f
+
+    for columns, note in ((32, 1), (64, "g2s_A")):
+        new = after(program(16, columns, note), tr.InjectPermutedLayout())
+        assert new.script().count("T.bitwise_xor") == 2
+        assert "permuted_layout" not in new.script()
+        x, y = np.random.default_rng(0).random((16, columns)).astype("float16"), np.zeros((16, columns), "float16")
+        interpret(new, x, y)
+        np.testing.assert_array_equal(x, y)
+    plain = program(16, 32, 0).with_attr("global_symbol", "main")
+    assert "bitwise_xor" not in after(plain, tr.InjectPermutedLayout()).script()
+    with pytest.raises(DeviceError, match="TW0580"):
+        after(program(16, 24, 1), tr.InjectPermutedLayout())

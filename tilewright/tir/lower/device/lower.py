@@ -37,6 +37,7 @@ from tilewright.tir.transform.gpu.async_copies import async_copies
 from tilewright.tir.transform.gpu.common import launch
 from tilewright.tir.transform.gpu.default_gpu_schedule import default_gpu_schedule
 from tilewright.tir.transform.gpu.infer_fragment import infer_fragment
+from tilewright.tir.transform.gpu.inject_permuted_layout import inject_permuted_layout
 from tilewright.tir.transform.gpu.inject_software_pipeline import inject_software_pipeline
 from tilewright.tir.transform.gpu.inject_virtual_thread import inject_virtual_thread
 from tilewright.tir.transform.gpu.lift_thread_binding import lift_thread_binding
@@ -85,6 +86,7 @@ DEVICE_PIPELINE: Sequence[Callable[[t.PrimFunc], t.PrimFunc]] = (
     unify_thread_binding,  # one variable for each thread index, launched outermost
     lower_match_buffer,  # views ▸ what they view
     simplify_func,
+    inject_permuted_layout,  # annotated blocks ▸ shared memory without bank conflicts
     inject_software_pipeline,  # annotated loops ▸ prologue, body, epilogue
     lower_opaque_block,  # blocks ▸ statements
     flatten_buffer,  # accesses ▸ offsets

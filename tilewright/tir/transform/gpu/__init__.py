@@ -3,6 +3,7 @@
 from tilewright.tir.transform.gpu.annotate_device_regions import AnnotateDeviceRegions
 from tilewright.tir.transform.gpu.default_gpu_schedule import DefaultGPUSchedule
 from tilewright.tir.transform.gpu.infer_fragment import InferFragment
+from tilewright.tir.transform.gpu.inject_permuted_layout import InjectPermutedLayout
 from tilewright.tir.transform.gpu.inject_ptx_async_copy import InjectPTXAsyncCopy
 from tilewright.tir.transform.gpu.inject_ptx_ldg32 import InjectPTXLDG32
 from tilewright.tir.transform.gpu.inject_software_pipeline import InjectSoftwarePipeline
@@ -27,6 +28,7 @@ __all__ = [
     "DefaultGPUSchedule",
     "InferFragment",
     "InjectPTXAsyncCopy",
+    "InjectPermutedLayout",
     "InjectPTXLDG32",
     "InjectSoftwarePipeline",
     "InjectVirtualThread",
