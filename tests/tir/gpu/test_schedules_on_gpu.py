@@ -227,3 +227,20 @@ def test_software_pipeline():
     assert kernel.script().count('allocate([512], "float32", "shared")') == 2
     a, b = rand(64, 64), rand(64, 64)
     check(sch.mod, "main", [a, b, np.zeros((64, 64), np.float32)], a @ b)
+
+
+def test_tensor_cores():
+    from tests.tir.gpu.tensor_cores import wmma_matmul
+
+    mod = wmma_matmul()
+    (kernel,) = lower_device(next(iter(mod.functions.values())), "cuda").kernels
+    text = kernel.script()
+    for name in ("tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_store_matrix_sync"):
+        assert name in text
+    assert text.count("tvm_storage_sync") == 2
+    lines = text.splitlines()
+    shape = next(n for n, x in enumerate(lines) if "A_shared" in x and "fragment_layout" in x)
+    place = next(n for n, x in enumerate(lines) if "T.allocate([256]" in x and "wmma.matrix_a" in x)
+    loop = next(n for n, x in enumerate(lines) if "for k_0" in x)
+    assert shape < loop
+    assert place < loop

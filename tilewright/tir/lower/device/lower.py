@@ -168,19 +168,25 @@ class _DeviceMemory(_Strip):
 
 
 class _Hoist(Mutator):
-    """Takes the allocations of a kernel to just inside its innermost launch: memory of a block is declared there only."""
+    """Takes the allocations of a kernel, and what is said of fragments, to just inside its innermost launch: memory of a block is
+    declared there only."""
 
     def __init__(self) -> None:
-        self.found: list[t.Allocate] = []
+        self.found: list[t.Allocate | t.AttrStmt] = []
+        """Innermost first."""
 
     def visit_PrimExpr(self, e: PrimExpr) -> PrimExpr:
         return e
 
     def visit_AttrStmt(self, s: t.AttrStmt) -> t.Stmt:
         body = self.visit(s.body)
+        if s.attr_key in ("fragment_shape", "fragment_layout"):
+            self.found.append(s)
+            return body
         if launch(s) is not None:
-            while self.found:
-                body = replace(self.found.pop(), body=body)
+            for x in self.found:
+                body = replace(x, body=body)
+            self.found.clear()
         return s if body is s.body else replace(s, body=body)
 
     def visit_Allocate(self, s: t.Allocate) -> t.Stmt:

@@ -129,7 +129,9 @@ class _Permute(Mutator):
     def pointer(self, e: Any, offset: PrimExpr | None) -> PrimExpr:
         """An access pointer, further by `offset`, into the permuted layout."""
         if not (isinstance(e, Call) and isinstance(e.op, Op) and e.op.name == "tir.tvm_access_ptr"):
-            raise DeviceError.at("TW0580", "a permuted layout needs its pointers as tvm_access_ptr", hint="b.access_ptr(...)")
+            raise DeviceError.at(
+                "TW0580", "a permuted layout needs its pointers as tvm_access_ptr", hint="b.access_ptr(...)"
+            )
         data = e.args[1]
         b = self.buffers.get(data) if isinstance(data, Var) else None
         if b is None:
