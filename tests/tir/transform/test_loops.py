@@ -402,3 +402,73 @@ def test_options_are_checked():
     with pytest.raises(tvm.TVMError, match="TW0535"):
         tvm.transform.PassContext(config={"tir.vtcm_capacity": "large"})
     assert "tir.UnrollLoop" in tvm.transform.PassContext.list_configs()
+
+
+# ---- branches --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_that_changes_nothing_elsewhere_goes():
+    @T.prim_func
+    def f(A: T.Buffer((16,), "int32"), B: T.Buffer((1,), "int32")):
+        for i in range(16):
+            if i < 14:
+                A[i] = 1
+                T.evaluate(0)
+            else:
+                A[i] = 1
+        for i in range(16):
+            if i > 0:
+                B[0] = B[0] + i * i
+        for i in range(16):
+            if i < 8:
+                A[i] = A[i] + 1
+
+    out = apply(f, tr.ReduceBranchingThroughOvercompute())
+    assert sum(isinstance(x, tir.IfThenElse) for x in walk(out.body)) == 1
+    same_meaning(f, out)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_blocks_that_rewrite_weights_are_emptied(skip):
+    @T.prim_func
+    def f(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        W = T.alloc_buffer((8, 2, 4))
+        for i, j in T.grid(8, 8):
+            with T.block("layout"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(W[vj, vi // 4, vi % 4])
+                T.block_attr({"meta_schedule.layout_rewrite_preproc": True})
+                W[vj, vi // 4, vi % 4] = A[vi, vj]
+        for i, j in T.grid(8, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = W[vj, vi // 4, vi % 4] * 2.0
+
+    out = apply(f, tr.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=skip))
+    weight = out.buffer_map[out.params[0]]
+    assert [int(n) for n in weight.shape] == ([8, 8] if skip else [8, 2, 4])
+    stores = [x for x in walk(out.body) if isinstance(x, tir.BufferStore)]
+    assert [x.buffer.name for x in stores] == ["C"]
+
+
+def test_conditions_by_what_they_are_bound_to():
+    @T.prim_func
+    def before(A: T.Buffer((4,), "bool"), B: T.Buffer((4,), "int32")):
+        for i in range(4):
+            condition: T.bool = i < 3
+            if i < 3:
+                if condition:
+                    A[i] = condition
+            B[i] = B[i]
+            B[3 - i] = T.Cast("int32", T.ceil(T.log2(T.float64(14))))
+
+    @T.prim_func
+    def after(A: T.Buffer((4,), "bool"), B: T.Buffer((4,), "int32")):
+        for i in range(4):
+            condition: T.bool = i < 3
+            if i < 3:
+                A[i] = condition
+            B[3 - i] = 4
+
+    expect(before, after, tr.Simplify())

@@ -2,6 +2,7 @@
 
 from tilewright.ir.passes import Pass as PrimFuncPass
 from tilewright.ir.passes import prim_func_pass
+from tilewright.tir.transform.branches import ReduceBranchingThroughOvercompute, RemoveWeightLayoutRewriteBlock
 from tilewright.tir.transform.cleanup import (
     CombineContextCall,
     ConvertForLoopsToSerial,

@@ -11,6 +11,7 @@ indices and conditions inside it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +19,9 @@ from tilewright.arith import expr as ex
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.expr import IntImm, PrimExpr, Var
 from tilewright.arith.linear import expr_key
-from tilewright.ir.node import children, map_children, replace
+from tilewright.ir.node import children, map_children, replace, walk
 from tilewright.ir.passes import pass_
+from tilewright.ir.rewrite import substitute
 from tilewright.tir import ir as t
 
 __all__ = ["Simplify", "simplify", "simplify_func"]
@@ -60,9 +62,36 @@ def _is_index(e: Any) -> bool:
     return all(_is_index(c) for c in children(e) if isinstance(c, PrimExpr) and not isinstance(c, (Var, IntImm)))
 
 
+_FOLDED: dict[str, Callable[[float], float]] = {
+    "tir.ceil": math.ceil, "tir.floor": math.floor, "tir.log2": math.log2, "tir.sqrt": math.sqrt, "tir.exp2": lambda x: 2.0**x,
+}  # fmt: skip
+
+
+def _folded(e: Any) -> PrimExpr:
+    """Some functions of constants, and what they are cast to; sums with 0 and products with 1 of integers."""
+    if isinstance(e, ex.BinaryOp):
+        neutral = 1 if isinstance(e, ex.Mul) else 0
+        if isinstance(e.b, IntImm) and e.b.value == neutral:
+            return e.a
+        if isinstance(e.a, IntImm) and e.a.value == neutral and not isinstance(e, ex.Sub):
+            return e.b
+        return e
+    if isinstance(e, ex.Cast):
+        if isinstance(e.value, ex.FloatImm) and e.dtype in ("int32", "int64") and abs(e.value.value) < 1 << 31:
+            return IntImm(e.dtype, int(e.value.value))
+        return e
+    f = _FOLDED.get(getattr(e.op, "name", ""))
+    if f is None or not isinstance(e.args[0], ex.FloatImm) or e.dtype != "float64":
+        return e
+    x = e.args[0].value
+    return ex.FloatImm(e.dtype, float(f(x))) if math.isfinite(x) and x > 0 else e
+
+
 class _Simplify:
     def __init__(self, ana: Analyzer) -> None:
         self.ana = ana
+        self.lets: dict[Any, PrimExpr] = {}
+        """What truth values are bound to."""
         self.known: dict[Any, bool] = {}
         """Conditions that hold or do not hold here, by their keys."""
 
@@ -82,7 +111,8 @@ class _Simplify:
             return self.choice(e)
         if isinstance(e, (ex.And, ex.Or, ex.Not)):
             return self.logic(e)
-        return map_children(e, self.child)
+        new = map_children(e, self.child)
+        return _folded(new) if isinstance(new, (ex.Call, ex.Cast, ex.Add, ex.Sub, ex.Mul)) else new
 
     def child(self, c: Any) -> Any:
         if isinstance(c, PrimExpr):
@@ -189,8 +219,24 @@ class _Simplify:
         body = self.within(ranges, lambda: self.stmt(s.body)) if ranges else self.stmt(s.body)
         return s if value is s.value and body is s.body else replace(s, value=value, body=body)
 
+    def s_BufferStore(self, s: t.BufferStore) -> t.Stmt:
+        """A store; one of what was just read from there does nothing."""
+        new = map_children(s, self.any)
+        v = new.value
+        if isinstance(v, t.BufferLoad) and v.buffer is new.buffer and expr_key(v.indices) == expr_key(new.indices):
+            if not any(isinstance(x, (t.BufferLoad, ex.Call)) for i in v.indices for x in walk(i)):
+                return _NOTHING
+        return new
+
+    def decided(self, c: PrimExpr) -> PrimExpr:
+        """A condition; where its truth follows from what the variables in it are bound to, that."""
+        if not self.lets or isinstance(c, IntImm) or not any(x in self.lets for x in walk(c)):
+            return c
+        proof = self.expr(substitute(c, self.lets))
+        return proof if isinstance(proof, IntImm) else c
+
     def s_IfThenElse(self, s: t.IfThenElse) -> t.Stmt:
-        c = self.expr(s.condition)
+        c = self.decided(self.expr(s.condition))
         other = s.else_case
         if isinstance(c, IntImm):
             return self.stmt(s.then_case) if c.value else _NOTHING if other is None else self.stmt(other)
@@ -224,7 +270,10 @@ class _Simplify:
                 return self.stmt(s.body)
             finally:
                 self.ana.leave(saved)
+        if s.var.dtype == "bool" and _is_index(value):
+            self.lets[s.var] = substitute(value, self.lets)
         body = self.stmt(s.body)
+        self.lets.pop(s.var, None)
         return s if value is s.value and body is s.body else replace(s, value=value, body=body)
 
     def s_While(self, s: t.While) -> t.Stmt:
