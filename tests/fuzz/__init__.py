@@ -1,0 +1,1 @@
+"""Fuzzers: seeded, with the count on the command line."""
