@@ -62,6 +62,41 @@ def views(A: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
 
 
 @T.prim_func
+def views_of_views(A: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
+    for i, j in T.grid(4, 4):
+        with T.block("outer"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            a = T.match_buffer(A[vi * 4 : vi * 4 + 4, vj * 4 : vj * 4 + 4], (4, 4), offset_factor=1)
+            c = T.match_buffer(C[vi * 4 : vi * 4 + 4, vj * 4 : vj * 4 + 4], (4, 4), offset_factor=1)
+            for p in range(4):
+                with T.block("inner"):
+                    vp = T.axis.spatial(4, p)
+                    row = T.match_buffer(a[vp, 0:4], (4,), offset_factor=1)
+                    out = T.match_buffer(c[vp, 0:4], (4,), offset_factor=1)
+                    for q in T.vectorized(4):
+                        out[q] = row[q] * 2.0
+
+
+@T.prim_func
+def statements(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32"), n: T.int32):
+    for i in range(4):
+        D = T.decl_buffer((2, 4), "float32", axis_separators=[1])
+        count = T.decl_buffer((1,), "int32")
+        count[0] = 0
+        while count[0] < 8:
+            D[count[0] // 4, count[0] % 4] = A[i, count[0]] * 2.0
+            count[0] = count[0] + 1
+        with T.attr(T.int32(0), "pragma_scope", 1):
+            for j in T.vectorized(8):
+                x: T.float32 = D[j // 4, j % 4]
+                if j < n:
+                    C[i, j] = x + 1.0
+                else:
+                    C[i, j] = x
+        assert n < 100, "n is too great"
+
+
+@T.prim_func
 def symbolic(a: T.handle, c: T.handle, n: T.int32):
     A = T.match_buffer(a, (n * 4,), "float32")
     C = T.match_buffer(c, (n * 4,), "float32")

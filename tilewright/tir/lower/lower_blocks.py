@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arith.expr import EQ, IntImm, PrimExpr, Var, add, cast, cmp, const, floordiv, logical_and, mul
+from tilewright.ir.node import replace
 from tilewright.ir.rewrite import Mutator, substitute
 from tilewright.support.diagnostics import CompileError
 from tilewright.tir.ir import (
@@ -67,12 +68,13 @@ class _Lower(Mutator):
 
     def visit_BlockRealize(self, s: BlockRealize) -> Stmt:
         block: Block = s.block
+        while block.match_buffers:  # from the outside in: a view may be of a view
+            first, *others = block.match_buffers
+            block = _view(first, replace(block, match_buffers=tuple(others)))
         iters = {iv.var: cast(v, iv.var.dtype) for iv, v in zip(block.iter_vars, s.iter_values, strict=True)}
         body = self.visit(block.body)
         if block.init is not None:
             body = seq(_guard(_at_start(block, s.iter_values), self.visit(block.init)), body)
-        for match in block.match_buffers:
-            body = _view(match, body)
         body = substitute(body, iters)
         for buffer in reversed(block.alloc_buffers):
             body = Allocate(buffer.data, buffer.dtype, allocation_shape(buffer), TRUE, body)
@@ -95,8 +97,8 @@ def _at_start(block: Block, values: tuple[PrimExpr, ...]) -> PrimExpr:
     return out
 
 
-def _view(match: MatchBufferRegion, body: Stmt) -> Stmt:
-    """`body` with the view replaced by the part of the source buffer that it stands for."""
+def _view(match: MatchBufferRegion, body: Block) -> Block:
+    """The block with the view replaced by the part of the source buffer that it stands for."""
     view, source = match.buffer, match.source.buffer
     strides = strides_of(source)
     index_dtype = strides[0].dtype if strides else "int64"
