@@ -13,6 +13,7 @@ from tilewright.arith.expr import PrimExpr, Var
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import GlobalVar, Op
 from tilewright.tir import ir as t
+from tilewright.tir.interp_llvm import MEANINGS
 from tilewright.tir.interp_runtime import RUNTIME, meaning, unsupported
 from tilewright.tir.intrin import INTRINSICS
 
@@ -298,7 +299,20 @@ class Expressions:
             return f"{array}[{index.rstrip(', ') or '()'}]"
         return f"{array}[{'_ckv' if vector else '_ck'}({array}, {b.name!r}, ({index}))]"
 
+    def over_rows(self, e: t.BufferLoad) -> str | None:
+        """A vector longer than a row, which runs on in the rows after it; None for other loads."""
+        last, b = e.indices[-1] if e.indices else None, e.buffer
+        if not (isinstance(last, ex.Ramp) and b.ndim > 1 and b in self.declared and self.mask is None):
+            return None
+        if not (isinstance(b.shape[-1], ex.IntImm) and last.lanes > b.shape[-1].value and ex.is_const(last.stride, 1)):
+            return None
+        index = ", ".join(self.code(i) for i in (*e.indices[:-1], last.base))
+        return f"_rows({self.name_of(b)}, {b.name!r}, ({index}), {last.lanes})"
+
     def e_BufferLoad(self, e: t.BufferLoad) -> Value:
+        long = self.over_rows(e)
+        if long is not None:
+            return long, None, None
         code = self.access(e.buffer, e.indices)
         if dt.lanes(e.dtype) == 1 and not dt.is_float(e.dtype):
             return f"{'bool' if dt.is_bool(e.dtype) else 'int'}({code})", None, None
@@ -402,7 +416,16 @@ class Expressions:
             return f"{self.kind(e.dtype)}({call})", None, None
         return call, None, None
 
-    c_call_extern = c_call_pure_extern = c_tvm_call_packed = c_tvm_call_cpacked = c_external
+    def c_known(self, e: ex.Call) -> Value:
+        """An instruction or function whose meaning is known."""
+        name = e.args[0].value
+        if name not in MEANINGS:
+            return self.c_external(e)
+        function = self.constant(MEANINGS[name], "known")
+        return f"{function}({', '.join(self.code(a) for a in e.args[1:])})", None, None
+
+    c_call_llvm_intrin = c_call_llvm_pure_intrin = c_call_pure_extern = c_known
+    c_call_extern = c_tvm_call_packed = c_tvm_call_cpacked = c_external
 
 
 _EXPR: dict[type, Callable[[Expressions, Any], Value]] = {

@@ -268,6 +268,14 @@ def match_region(source: Array, starts: tuple[int, ...], extents: tuple[int, ...
     return part
 
 
+def over_rows(array: Array, name: str, index: tuple[int, ...], lanes: int) -> Array:
+    """As many elements from an index on, over the ends of rows."""
+    flat = address(array, index, name)
+    if any(not 0 <= i < n for i, n in zip(index, array.shape)) or flat.size < lanes:
+        raise out_of_bounds(array, name, index)
+    return flat[:lanes]
+
+
 def pointer(memory: Any, offset: int, name: str) -> Array:
     """Flat memory from an element on."""
     if not isinstance(memory, np.ndarray) or not memory.flags.c_contiguous:
@@ -312,7 +320,7 @@ RUNTIME: dict[str, Any] = {
     "_address": address, "_alloc": alloc, "_bind": bind_buffer, "_bind_dim": bind_dim, "_bind_stride": bind_stride, "_ck": checked, "_ckv": checked_vector,
     "_dom": check_domain, "_eoffset": element_offset, "_estrides": element_strides, "_fail": fail, "_ifl": if_lanes,
     "_match": match_region, "_np": np, "_pointer": pointer, "_product": itertools.product, "_raise": raise_format, "_reinterpret": reinterpret,
-    "_Return": Return, "_shuffle": shuffle, "_tdiv": trunc_div, "_tmod": trunc_mod, "_toint": to_int, "_vdiv": vector_div,
+    "_Return": Return, "_rows": over_rows, "_shuffle": shuffle, "_tdiv": trunc_div, "_tmod": trunc_mod, "_toint": to_int, "_vdiv": vector_div,
     "_vmod": vector_mod, "_vtoint": vector_to_int, "_view": view,
 }  # fmt: skip
 """The names that generated source uses."""
