@@ -52,7 +52,7 @@ from tilewright.tir.schedule.primitives.flow import (
     uses_pointer,
     writers,
 )
-from tilewright.tir.schedule.primitives.relax import block_ends, domains_of, full_region, ranges_of, value_of
+from tilewright.tir.schedule.primitives.relax import block_ends, domains_of, full_region, proves, ranges_of, value_of
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, Path, State
 
@@ -289,7 +289,7 @@ def _within(users: Sequence[Path], scope: Path, buffer: Buffer, region: Sequence
                 if ends is None:
                     return False
                 end = r.min + r.extent
-                if not (ana.can_prove(ends[0] >= r.min) and ana.can_prove(ends[1] < end)):
+                if not (proves(ana, ends[0] >= r.min) and proves(ana, ends[1] < end)):
                     return False
     return True
 

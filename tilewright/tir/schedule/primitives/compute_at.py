@@ -32,7 +32,7 @@ from tilewright.tir.schedule.primitives.flow import (
     producers,
     scope_path,
 )
-from tilewright.tir.schedule.primitives.relax import Ends, block_ends, shown, value_of
+from tilewright.tir.schedule.primitives.relax import Ends, block_ends, proves, shown, value_of
 from tilewright.tir.schedule.primitives.solve import Domain, axis_domains
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, LoopRV, Path, State, conjuncts
@@ -223,8 +223,8 @@ class _Move:
         """The hull of two ranges."""
         if a is None or b is None:
             return None
-        low = a[0] if self.ana.can_prove(a[0] <= b[0]) else b[0] if self.ana.can_prove(b[0] <= a[0]) else None
-        high = a[1] if self.ana.can_prove(a[1] >= b[1]) else b[1] if self.ana.can_prove(b[1] >= a[1]) else None
+        low = a[0] if proves(self.ana, a[0] <= b[0]) else b[0] if proves(self.ana, b[0] <= a[0]) else None
+        high = a[1] if proves(self.ana, a[1] >= b[1]) else b[1] if proves(self.ana, b[1] >= a[1]) else None
         return None if low is None or high is None else (low, high)
 
     # ---- moving ----
@@ -248,7 +248,7 @@ class _Move:
                 values.append(low)
             first, end = iv.dom.min, iv.dom.min + iv.dom.extent
             for limit in (cmp(LE, first, values[-1]), cmp(LT, values[-1], end)):
-                if not self.ana.can_prove(limit):
+                if not proves(self.ana, limit):
                     predicate = logical_and(predicate, shown(self.ana.simplify(limit)))
         predicate = self.keep_condition(values, predicate)
         self.check_once(domains, values, loops, predicate)
@@ -361,7 +361,7 @@ def _block(p: Path) -> Block:
 
 def _follows(ana: Analyzer, limit: PrimExpr, part: PrimExpr) -> bool:
     with ana.constraint_scope(limit):
-        return ana.can_prove(part)
+        return proves(ana, part)
 
 
 def _move(s: State, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool, index: int, up: bool) -> None:
@@ -425,7 +425,7 @@ def _check_made(m: _Move, domains: Sequence[Domain], required: dict[Buffer, list
 
 
 def _inside(low: PrimExpr, high: PrimExpr, ends: tuple[PrimExpr, PrimExpr], ana: Analyzer) -> bool:
-    return ana.can_prove(cast(ends[0], low.dtype) <= low) and ana.can_prove(high <= cast(ends[1], high.dtype))
+    return proves(ana, cast(ends[0], low.dtype) <= low) and proves(ana, high <= cast(ends[1], high.dtype))
 
 
 def _is_choice(x: Any) -> bool:
@@ -440,7 +440,7 @@ def _meets(r: Range, made: Ends, axes: dict[Var, Range], ana: Analyzer) -> bool:
     last = eval_range(r.min + (cast(r.extent, r.min.dtype) - 1), axes, ana)
     if made is None or first is None or last is None:
         return False
-    return ana.can_prove(first[1] <= made[1]) and ana.can_prove(last[0] >= made[0])
+    return proves(ana, first[1] <= made[1]) and proves(ana, last[0] >= made[0])
 
 
 @primitive

@@ -56,7 +56,7 @@ from tilewright.tir.schedule.primitives.flow import (
     scope_path,
     writers,
 )
-from tilewright.tir.schedule.primitives.relax import Ends, block_ends, ranges_of, value_of
+from tilewright.tir.schedule.primitives.relax import Ends, block_ends, proves, ranges_of, value_of
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, LoopRV, Path, State
 
@@ -124,7 +124,7 @@ def _copy(
     guard: PrimExpr = IntImm("bool", 1)
     for i, n in zip(index, source.shape, strict=True):
         for limit in (cmp(LT, i, cast(n, i.dtype)), i >= 0):
-            if not known.can_prove(limit):
+            if not proves(known, limit):
                 guard = logical_and(guard, known.simplify(limit))
     if not isinstance(guard, IntImm):
         body = IfThenElse(guard, body)
@@ -199,8 +199,8 @@ class _At:
         """The hull of two ranges."""
         if a is None or b is None:
             return None
-        low = a[0] if self.ana.can_prove(a[0] <= b[0]) else b[0] if self.ana.can_prove(b[0] <= a[0]) else None
-        high = a[1] if self.ana.can_prove(a[1] >= b[1]) else b[1] if self.ana.can_prove(b[1] >= a[1]) else None
+        low = a[0] if proves(self.ana, a[0] <= b[0]) else b[0] if proves(self.ana, b[0] <= a[0]) else None
+        high = a[1] if proves(self.ana, a[1] >= b[1]) else b[1] if proves(self.ana, b[1] >= a[1]) else None
         return None if low is None or high is None else (low, high)
 
     def put(self, users: Sequence[Path], index: int) -> BlockRV:

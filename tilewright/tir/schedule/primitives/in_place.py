@@ -37,7 +37,7 @@ from tilewright.tir.schedule.primitives.caching import (
     redirect,
 )
 from tilewright.tir.schedule.primitives.flow import buffer_at, check_scope, find_block, region_of, scope_path
-from tilewright.tir.schedule.primitives.relax import block_ends, ranges_of
+from tilewright.tir.schedule.primitives.relax import block_ends, proves, ranges_of
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, Path, State
 
@@ -65,7 +65,7 @@ def cache_inplace(s: State, block: BlockRV, read_buffer_index: int | str | Buffe
     ana = _around(path)
     regions = [ranges_of(block_ends(realize, r, (), ana), old.shape, ana) for r in (taken, given)]
     for a, b in zip(*regions, strict=True):
-        if not (ana.can_prove(a.min <= b.min) and ana.can_prove(b.min + b.extent <= a.min + a.extent)):
+        if not (proves(ana, a.min <= b.min) and proves(ana, b.min + b.extent <= a.min + a.extent)):
             raise fail("TW0470", f"{block.name!r} writes more of {old.name} than it reads", root, realize)
     new = cache_buffer(old, storage_scope, old.shape)
     name_in = s.unique(block.func, new.name)

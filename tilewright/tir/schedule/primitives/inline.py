@@ -41,7 +41,7 @@ from tilewright.tir.schedule.primitives.flow import (
     scope_path,
     uses_pointer,
 )
-from tilewright.tir.schedule.primitives.relax import block_ends, shown, value_of
+from tilewright.tir.schedule.primitives.relax import block_ends, proves, shown, value_of
 from tilewright.tir.schedule.primitives.renew import renew_regions
 from tilewright.tir.schedule.primitives.solve import invert
 from tilewright.tir.schedule.registry import primitive
@@ -194,15 +194,12 @@ def compute_inline(s: State, block: BlockRV) -> None:
             root,
             realize,
         )
-    axes, plain = inverse
+    axes, _ = inverse
 
     def visit(x: Any) -> Any:
         if isinstance(x, BufferLoad) and x.buffer is buffer:
             at: dict[Any, Any] = {m: cast(visit(i), m.dtype) for m, i in zip(marks, x.indices, strict=True)}
             values: dict[Any, Any] = {v: substitute(e, at) for v, e in axes.items()}
-            if not plain:
-                ana = Analyzer()
-                values = {v: ana.simplify(e) for v, e in values.items()}
             return substitute(store.value, values)
         return x if x.identity else map_children(x, visit)
 
@@ -321,7 +318,7 @@ def _at_the_loops(
     out = list(old)
     with ana.constraint_scope(_all(old)):
         for c in conjuncts(substitute(guard, values)):
-            if not ana.can_prove(c):
+            if not proves(ana, c):
                 out.append(_in_order(shown(ana.simplify(c)), s.block_path(rv)))
     return out
 
@@ -379,8 +376,8 @@ def _covered(
         if (
             read is None
             or written is None
-            or not ana.can_prove(written[0] <= read[0])
-            or not ana.can_prove(read[1] <= written[1])
+            or not proves(ana, written[0] <= read[0])
+            or not proves(ana, read[1] <= written[1])
         ):
             raise fail(
                 CODE,
@@ -451,7 +448,7 @@ def _predicate_allows(
         read = eval_range(i, domains, fresh)
         if read is None or ends is None:
             break
-        if not (fresh.can_prove(ends[0] <= read[0]) and fresh.can_prove(read[1] <= ends[1])):
+        if not (proves(fresh, ends[0] <= read[0]) and proves(fresh, read[1] <= ends[1])):
             break
     else:
         return
@@ -466,7 +463,7 @@ def _predicate_allows(
 def _follows(ana: Analyzer, limits: Sequence[PrimExpr], condition: PrimExpr) -> bool:
     for x in limits:
         with ana.constraint_scope(x):
-            if ana.can_prove(condition):
+            if proves(ana, condition):
                 return True
     return False
 
@@ -486,7 +483,7 @@ def _guard(
         assert iv.dom is not None
         e, end = axes[iv.var], iv.dom.min + iv.dom.extent
         for limit in (cmp(LE, iv.dom.min, e), cmp(LT, e, end)):
-            if not ana.can_prove(limit):
+            if not proves(ana, limit):
                 out = logical_and(out, shown(ana.simplify(limit)))
         if isinstance(value, Var):
             where.setdefault(value, e)

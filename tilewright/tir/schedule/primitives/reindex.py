@@ -54,7 +54,7 @@ from tilewright.tir.schedule.primitives.flow import (
     uses_pointer,
     writers,
 )
-from tilewright.tir.schedule.primitives.relax import value_of
+from tilewright.tir.schedule.primitives.relax import proves, value_of
 from tilewright.tir.schedule.primitives.solve import invert
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, Path, State, conjuncts
@@ -261,7 +261,7 @@ def _mapped(
     ana = Analyzer()
     for e in points:
         ends = eval_range(e, domains, ana)
-        if ends is None or not ana.can_prove(ends[0] >= 0):
+        if ends is None or not proves(ana, ends[0] >= 0):
             raise fail(CODE, f"{what}: the index {e} of the map is not bounded from 0 on", root, realize)
         shape.append(ana.simplify(ends[1] + 1))
     return used, points, shape

@@ -14,7 +14,7 @@ from tilewright.ir.rewrite import substitute
 from tilewright.tir.ir import BlockRealize, BufferRegion, For, Range
 from tilewright.tir.schedule.state import conjuncts
 
-__all__ = ["Ends", "block_ends", "domains_of", "full_region", "ranges_of", "relax", "shown", "value_of"]
+__all__ = ["Ends", "block_ends", "domains_of", "full_region", "proves", "ranges_of", "relax", "shown", "value_of"]
 
 Ends = tuple[PrimExpr, PrimExpr] | None
 """(least, greatest) of a dimension; None where nothing is known."""
@@ -23,6 +23,11 @@ Ends = tuple[PrimExpr, PrimExpr] | None
 def value_of(e: PrimExpr) -> int | None:
     """The number that the expression is, or None."""
     return e.value if isinstance(e, IntImm) else None
+
+
+def proves(ana: Analyzer, condition: PrimExpr) -> bool:
+    """Does the condition follow from what is known, also where ranges are symbolic?"""
+    return ana.can_prove(condition, 1)
 
 
 def domains_of(loops: Iterable[For]) -> dict[Var, Range]:
@@ -86,7 +91,7 @@ def _limited(
             a, b = value_of(bound), value_of(high)
             if a is not None and b is not None:
                 high = bound if a < b else high
-            elif ana.can_prove(bound <= high):
+            elif proves(ana, bound <= high):
                 high = bound
     elif moving[1] and not moving[0]:
         gap = value_of(ana.simplify(ex.cast(first, big.dtype) - big))
@@ -95,7 +100,7 @@ def _limited(
             a, b = value_of(bound), value_of(low)
             if a is not None and b is not None:
                 low = bound if a > b else low
-            elif ana.can_prove(bound >= low):
+            elif proves(ana, bound >= low):
                 low = bound
     return low, high
 

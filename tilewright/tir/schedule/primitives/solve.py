@@ -15,7 +15,7 @@ from tilewright.arith.linear import linear_form
 from tilewright.ir.node import walk
 from tilewright.ir.rewrite import substitute
 from tilewright.tir.ir import Block, Buffer, BufferRegion, Range
-from tilewright.tir.schedule.primitives.relax import Ends, value_of
+from tilewright.tir.schedule.primitives.relax import Ends, proves, value_of
 
 __all__ = ["Domain", "axis_domains", "invert", "raw_inverse"]
 
@@ -83,8 +83,8 @@ def _clipped(low: PrimExpr, high: PrimExpr, first: PrimExpr, last: PrimExpr) -> 
 
 
 def _hull(a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr], ana: Analyzer) -> Ends:
-    low = a[0] if ana.can_prove(a[0] <= b[0]) else b[0] if ana.can_prove(b[0] <= a[0]) else None
-    high = a[1] if ana.can_prove(a[1] >= b[1]) else b[1] if ana.can_prove(b[1] >= a[1]) else None
+    low = a[0] if proves(ana, a[0] <= b[0]) else b[0] if proves(ana, b[0] <= a[0]) else None
+    high = a[1] if proves(ana, a[1] >= b[1]) else b[1] if proves(ana, b[1] >= a[1]) else None
     return None if low is None or high is None else (low, high)
 
 
@@ -149,8 +149,8 @@ def _by_dimension(
         if old is None:
             out[v] = ends
         else:  # both hold: the smaller part
-            low = ends[0] if ana.can_prove(ends[0] >= old[0]) else old[0]
-            high = ends[1] if ana.can_prove(ends[1] <= old[1]) else old[1]
+            low = ends[0] if proves(ana, ends[0] >= old[0]) else old[0]
+            high = ends[1] if proves(ana, ends[1] <= old[1]) else old[1]
             out[v] = (low, high)
     return out
 
