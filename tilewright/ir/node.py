@@ -121,9 +121,9 @@ class Node:
         """This node as TVMScript text; `options` as of the printer (`prefix=`, `show_meta=`)."""
         return resolve("script.print")(self, **options)
 
-    def show(self, style: str | None = None, **options: Any) -> None:
-        """Print the node as script, coloured on a terminal."""
-        resolve("script.show")(self, style=style, **options)
+    def show(self, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
+        """Print the node as script, coloured on a terminal; `options` as of `script`."""
+        resolve("script.show")(self, style=style, black_format=black_format, **options)
 
     def __repr__(self) -> str:
         return resolve("script.repr")(self)

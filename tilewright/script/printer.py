@@ -17,9 +17,10 @@ import base64
 import io
 import keyword
 import math
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from typing import Any
@@ -27,6 +28,7 @@ from typing import Any
 from tilewright.arith.expr import IntImm, PrimExpr, StringImm
 from tilewright.ir.node import INFO, Node
 from tilewright.ir.op import GlobalVar
+from tilewright.script.printer_marks import START, STOP, close_mark, finish_marks, has_suite, node_at, open_mark
 from tilewright.support.span import Span
 
 __all__ = ["HANDLERS", "Printer", "handler", "locate", "show", "to_repr", "to_script"]
@@ -81,12 +83,15 @@ class Names:
         self.scopes: list[list[tuple[Any, str, str, int]]] = [[]]
         self.waiting: dict[Any, list[Any]] = {}  # variable -> what can be declared when it is there
         self.woken: list[Any] = []
+        self.addresses = False  # names carry the address of their object
 
     def define(self, key: Any, hint: str, *, outermost: bool = False) -> str:
         """A fresh name for `key`, close to `hint`, until the current (or the outermost) scope closes."""
         base = hint if hint.isidentifier() else re.sub(r"\W", "_", hint) or "v"
         if base[0].isdigit():
             base = f"v{base}"
+        if self.addresses:
+            base = f"{base}_0x{id(key):x}"
         name, n = base, 0
         if name in self.used:
             n = self.next.get(base, 1)
@@ -133,11 +138,20 @@ class Printer:
         module_alias: str = "cls",
         metadata: dict[str, list[Any]] | None = None,
         mark: Any = None,
+        int_dtype: str = "int32",
+        float_dtype: str = "void",
+        buffer_dtype: str = "float32",
+        indent_spaces: int = 4,
+        syntax_sugar: bool = True,
+        show_object_address: bool = False,
     ) -> None:
+        self.int_dtype, self.float_dtype, self.buffer_dtype = int_dtype, float_dtype, buffer_dtype
+        self.step, self.sugar, self.marks = " " * indent_spaces, syntax_sugar, dict[int, int]()
         self.I, self.T, self.R, self.cls = ir_prefix, tir_prefix, relax_prefix, module_alias
         self.out: list[str] = []
         self.indent = 0
         self.names = Names()
+        self.names.addresses = show_object_address
         self.names.used |= {ir_prefix, tir_prefix, relax_prefix, module_alias}
         self.prelude: list[str] = []
         self.metadata: dict[str, list[Any]] = {} if metadata is None else metadata
@@ -174,6 +188,10 @@ class Printer:
                 node, prec = item
                 if self.mark is not None and node is self.mark and self.mark_range is None:
                     stack.append(self._mark_end(sum(map(len, out))))
+                if self.marks and id(node) in self.marks:
+                    number = self.marks[id(node)]
+                    out.append(open_mark(number))
+                    stack.append(close_mark(number))
                 if self.parens > self.max_parens and isinstance(node, PrimExpr):
                     out.append(self._aside(node))
                     continue
@@ -183,7 +201,7 @@ class Printer:
             elif item is LINE:
                 self.slot, self.slot_indent, self.parens = (out, len(out)), self.indent, 0
                 out.append("")
-                out.append("\n" + "    " * self.indent)
+                out.append("\n" + self.step * self.indent)
             elif item is INDENT:
                 self.indent += 1
             elif item is DEDENT:
@@ -222,7 +240,7 @@ class Printer:
             self.prelude.append(text)
         else:
             out, at = self.slot
-            out[at] += "\n" + "    " * self.slot_indent + text
+            out[at] += "\n" + self.step * self.slot_indent + text
 
     # ---- names
 
@@ -297,8 +315,12 @@ class Printer:
 
     def finish(self) -> str:
         """The whole text: declarations of what nobody defined, then what was printed."""
-        body = "".join(self.out).lstrip("\n")
+        body = "".join(self.out)
+        body = body.lstrip("\n") if not self.marks else _MARKED_HEAD.sub(r"\1", body, count=1)
         return "\n".join([*self.prelude, body]) if self.prelude else body
+
+
+_MARKED_HEAD = re.compile(f"^((?:{START}\\d+{STOP})*)\n+")
 
 
 def _quote(text: str) -> str:
@@ -368,7 +390,9 @@ def print_function(p: Printer, func: Any, name: str) -> list[Item]:
     for base in type(func).__mro__:
         printer = FUNCTIONS.get(base)
         if printer is not None:
-            return printer(p, func, name)
+            number = p.marks.get(id(func))
+            items = printer(p, func, name)
+            return items if number is None else [open_mark(number), *items, close_mark(number)]
     return [LINE, f"{name} = ", (func, 0)]
 
 
@@ -407,28 +431,54 @@ def to_script(
     show_meta: bool = False,
     metadata: dict[str, list[Any]] | None = None,
     header: bool = True,
-    ir_prefix: str = "I",
-    tir_prefix: str = "T",
-    relax_prefix: str = "R",
-    module_alias: str = "cls",
+    verbose_expr: bool = True,
+    print_line_numbers: bool = False,
+    num_context_lines: int | None = None,
+    path_to_underline: Sequence[Any] | None = None,
+    path_to_annotate: Mapping[Any, str] | None = None,
+    obj_to_underline: Sequence[Any] | None = None,
+    obj_to_annotate: Mapping[Any, str] | None = None,
+    show_all_struct_info: bool = True,
+    extra_config: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> str:
     """`node` as TVMScript text, which `tilewright.script.from_source` turns back into an equal node.
 
     Large constants print as `metadata["kind"][i]`. `metadata` (an empty dict) receives their values, to be handed to
     `from_source(text, metadata=...)`; with `show_meta=True` the text itself carries them, encoded, and needs nothing else.
     `name` is the name of a lone function (default: its `global_symbol`, or `main`).
+
+    `options`: ir_prefix, tir_prefix, relax_prefix, module_alias; int_dtype, float_dtype, buffer_dtype (the dtypes that are
+    not written); indent_spaces; syntax_sugar=False (loops, axes, parameters and the root block one by one);
+    show_object_address. `verbose_expr=False` leaves out what declares the free variables of an expression. Objects (or paths
+    to them: `"<root>.body.seq[1]"`) may be underlined and annotated by a comment; `num_context_lines` prints only so many
+    lines around them. Only texts without these reads back. Raises TypeError on an unknown option.
     """
-    p = Printer(
-        ir_prefix=ir_prefix,
-        tir_prefix=tir_prefix,
-        relax_prefix=relax_prefix,
-        module_alias=module_alias,
-        metadata=metadata,
-    )
+    if not show_all_struct_info or extra_config:
+        raise TypeError("script() here has neither show_all_struct_info=False nor extra_config")
+    p = Printer(metadata=metadata, **options)
+    underlined = [*(obj_to_underline or ()), *(node_at(node, path) for path in path_to_underline or ())]
+    notes = [*(obj_to_annotate or {}).items(), *((node_at(node, k), v) for k, v in (path_to_annotate or {}).items())]
+    marked = list({id(x): x for x in (*underlined, *(k for k, _ in notes))}.values())
+    p.marks = {id(x): i for i, x in enumerate(marked)}
     text = _print(p, node, name)
+    if not verbose_expr and p.prelude and not _is_top(node):
+        text = text[len("\n".join(p.prelude)) + 1 :]
     if show_meta and p.metadata:
         text = f'metadata = {p.I}.load_metadata("{encode_metadata(p.metadata)}")\n{text}'
-    return "\n".join([*_header(p, text), text]) if header and _is_top(node) else text
+    if header and _is_top(node):
+        text = "\n".join([*_header(p, text), text])
+    if not marked and not print_line_numbers:
+        return text
+    numbers = [p.marks[id(x)] for x in underlined]
+    return finish_marks(
+        text,
+        underline=numbers,
+        head_only=[p.marks[id(x)] for x in underlined if has_suite(x)],
+        comments={p.marks[id(k)]: v for k, v in notes},
+        line_numbers=print_line_numbers,
+        context=num_context_lines,
+    )
 
 
 def _print(p: Printer, node: Any, name: str | None = None) -> str:
@@ -437,8 +487,12 @@ def _print(p: Printer, node: Any, name: str | None = None) -> str:
     _load()
     if isinstance(node, BaseFunc):
         p.run(print_function(p, node, name or str(attrs_of(node).get("global_symbol") or "main")))
+    elif isinstance(node, Node) and type(node) in ROOT:
+        number = p.marks.get(id(node))
+        items = ROOT[type(node)](p, node)
+        p.run(items if number is None else [open_mark(number), *items, close_mark(number)])
     elif isinstance(node, Node):
-        p.run(ROOT.get(type(node), lambda p, n: [(n, 0)])(p, node))
+        p.run([(node, 0)])
     else:
         p.run(p.value(node))
     return p.finish()
@@ -506,13 +560,27 @@ def locate(root: Any, node: Any, source: str = "<printed IR>") -> Span | None:
     return Span(source, line, column, end_line, end_column, text)
 
 
-def show(node: Any, style: str | None = None, **options: Any) -> None:
-    """Print `node` as script; in colour on a terminal. `style` names a colour scheme of pygments (default: `ansi_dark`)."""
+_STYLES = {"light": "default", "dark": "monokai", "ansi": "ansi_dark", None: "ansi_dark"}
+
+
+def show(node: Any, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
+    """Print `node` as script; in colour on a terminal or in a notebook.
+
+    `style` is light, dark, ansi, or a colour scheme of pygments. `black_format` runs the text through the formatter black
+    (default: if the environment variable TVM_BLACK_FORMAT is a number other than 0). `options` as of `to_script`.
+    """
     text = to_script(node, **options)
-    if sys.stdout.isatty():
+    wanted = os.environ.get("TVM_BLACK_FORMAT") or "0"
+    if black_format or (black_format is None and wanted.isdigit() and int(wanted)):
+        try:
+            black: Any = import_module("black")
+        except ImportError:
+            raise ImportError("show(black_format=True) needs the package black: pip install black") from None
+        text = black.format_str(text, mode=black.FileMode())
+    if sys.stdout.isatty() or (style is not None and "ipykernel" in sys.modules):
         console: Any = import_module("rich.console").Console()
         syntax: Any = import_module("rich.syntax")
-        console.print(syntax.Syntax(text, "python", theme=style or "ansi_dark", background_color="default"))
+        console.print(syntax.Syntax(text, "python", theme=_STYLES.get(style, style), background_color="default"))
     else:
         print(text)
 

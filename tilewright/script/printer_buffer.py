@@ -144,7 +144,7 @@ def buffer_args(p: Printer, b: Any, *, always_dtype: bool = False, data: bool = 
     for v in names_in((*b.shape, *b.strides, None if anywhere else b.elem_offset), E.Var):
         declare_var(p, v)
     out: list[Item] = [*p.tuple_of(b.shape)]
-    if always_dtype or b.dtype != "float32":
+    if always_dtype or b.dtype != p.buffer_dtype:
         out.append(f', "{b.dtype}"')
     data_text = data_var_text(p, b) if data else None
     if data_text is not None:

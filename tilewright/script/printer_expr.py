@@ -94,7 +94,7 @@ def print_not(p: Printer, e: Any, prec: int) -> list[Item]:
 
 @handler(E.IntImm)
 def print_int(p: Printer, e: Any, prec: int) -> list[Item]:
-    if e.dtype == "int32" and -(2**31) <= e.value < 2**31:
+    if e.dtype == p.int_dtype and dt.min_value(e.dtype) <= e.value <= dt.max_value(e.dtype):
         return [f"({e.value})" if e.value < 0 and prec > 11 else str(e.value)]
     if e.dtype == "bool" and e.value in (0, 1):
         return [f"{p.T}.bool({bool(e.value)})"]
@@ -106,6 +106,8 @@ def print_int(p: Printer, e: Any, prec: int) -> list[Item]:
 @handler(E.FloatImm)
 def print_float(p: Printer, e: Any, prec: int) -> list[Item]:
     value = repr(float(e.value)) if math.isfinite(e.value) else f'"{float(e.value)}"'
+    if e.dtype == p.float_dtype and math.isfinite(e.value):
+        return [value]
     if dt.is_float(e.dtype) and dt.lanes(e.dtype) == 1:
         return [f"{p.T}.{e.dtype}({value})"]
     return [f'{p.T}.FloatImm("{e.dtype}", {value})']

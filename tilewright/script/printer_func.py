@@ -175,7 +175,8 @@ def print_prim_func(p: Printer, f: Any, name: str) -> list[Item]:
         out += [*late, lambda: settle(p)]
         for axis in uses.env_threads():
             out += [LINE, lambda axis=axis: [_env_thread(p, axis)], lambda: settle(p)]
-        if is_implicit_root(f.body, uses.has_block):
+        implicit = p.sugar and is_implicit_root(f.body, uses.has_block)
+        if implicit and id(f.body) not in p.marks and id(f.body.block) not in p.marks:
             return [*out, *block_rest(p, f.body.block, implicit_root=True)]
         return [*out, (f.body, 0)]
 
@@ -205,7 +206,14 @@ def _param(p: Printer, f: Any, v: Any, uses: Uses, late: list[Item]) -> str:
         return f"{name}: {kind}"
     known = all(x in p.names.of for x in names_in((*b.shape, *b.strides, b.elem_offset), E.Var))
     plain = v.dtype == "handle" and v.type_annotation is None and type(v) is E.Var
-    if known and plain and v not in uses.vars and b.data not in p.names.of and is_usual_pointer(b.data, b.dtype):
+    if (
+        p.sugar
+        and known
+        and plain
+        and v not in uses.vars
+        and b.data not in p.names.of
+        and is_usual_pointer(b.data, b.dtype)
+    ):
         args = p.text_of(buffer_args(p, b, always_dtype=True))
         return f"{define_buffer(p, b)}: {p.T}.Buffer({args})"
     name = p.names.define(v, v.name)

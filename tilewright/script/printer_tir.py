@@ -37,6 +37,7 @@ from tilewright.script.printer_buffer import (
     slices,
 )
 from tilewright.script.printer_expr import declare_var, explicit, type_text
+from tilewright.script.printer_marks import close_mark, open_mark
 from tilewright.tir import ir as tir
 
 __all__ = ["block_rest"]
@@ -263,7 +264,7 @@ def print_decl_buffer(p: Printer, s: Any, prec: int) -> list[Item]:
         b = s.buffer
         if b.data not in p.names.of:
             declare_var(p, b.data)
-        head = [f"{p.T}.decl_buffer(", *buffer_args(p, b, always_dtype=b.dtype != "float32"), ")"]
+        head = [f"{p.T}.decl_buffer(", *buffer_args(p, b, always_dtype=b.dtype != p.buffer_dtype), ")"]
         return scoped(p, prec, head, lambda: define_buffer(p, b), s.body)[1:]
 
     return [LINE, items]
@@ -297,9 +298,13 @@ def _realize(p: Printer, s: Any, scope: str, prec: int) -> list[Item]:
 @handler(tir.For)
 def print_for(p: Printer, s: Any, prec: int) -> list[Item]:
     group = [s]
-    if _is_plain(s):
+    if p.sugar and _is_plain(s):
         seen = {s.loop_var}
-        while _is_plain(group[-1].body) and not any(v in seen for v in names_in([group[-1].body.extent], E.Var)):
+        while (
+            _is_plain(group[-1].body)
+            and id(group[-1].body) not in p.marks
+            and not any(v in seen for v in names_in([group[-1].body.extent], E.Var))
+        ):
             group.append(group[-1].body)
             seen.add(group[-1].loop_var)
     if len(group) > 1:
@@ -362,7 +367,9 @@ def _loop_range(p: Printer, s: Any) -> list[Item]:
 
 @handler(tir.BlockRealize)
 def print_block_realize(p: Printer, s: Any, prec: int) -> list[Item]:
-    return _block(p, s.block, s)
+    number = p.marks.get(id(s.block)) if p.marks else None
+    items = _block(p, s.block, s)
+    return items if number is None else [open_mark(number), *items, close_mark(number)]
 
 
 @handler(tir.Block)
@@ -435,7 +442,7 @@ def _axes(p: Printer, b: Any, realize: Any) -> list[Item]:
     i = 0
     while i < len(pairs):
         j = i
-        while j < len(pairs) and _is_remap(p, *pairs[j]):
+        while p.sugar and j < len(pairs) and _is_remap(p, *pairs[j]):
             j += 1
         if j - i >= 2:
             kinds = "".join("S" if v.iter_type == 0 else "R" for v, _ in pairs[i:j])
