@@ -744,3 +744,84 @@ def test_permuted_layout():
     assert "bitwise_xor" not in after(plain, tr.InjectPermutedLayout()).script()
     with pytest.raises(DeviceError, match="TW0580"):
         after(program(16, 24, 1), tr.InjectPermutedLayout())
+
+
+def test_mma_registers():
+    @T.prim_func
+    def f(X: T.Buffer((64, 64), "float32")):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            C = T.alloc_buffer((64, 64), scope="m16n8k8.matrixC")
+            A = T.alloc_buffer((64, 32), "float16", scope="m16n8k8.matrixA")
+            for i, j in T.grid(64, 64):
+                with T.block("b"):
+                    T.reads()
+                    T.writes(C[i, j], X[i, j])
+                    C[i, j] = T.float32(0)
+                    X[i, j] = C[i, j]
+
+    text = after(f, tr.TransformMmaBufferLayout()).script()
+    assert 'C = T.alloc_buffer((4, 8, 2, 2), scope="local")' in text
+    assert 'A = T.alloc_buffer((2, 4, 4, 2), "float16", scope="local")' in text
+    assert "C[i // 16, j // 8, i % 16 // 8, j % 2] = T.float32(0.0)" in text
+
+    @T.prim_func
+    def odd(X: T.Buffer((8, 8), "float32")):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            C = T.alloc_buffer((8, 8), scope="m16n8k8.matrixC")
+            X[0, 0] = C[0, 0]
+
+    with pytest.raises(DeviceError, match="TW0581"):
+        after(odd, tr.TransformMmaBufferLayout())
+
+
+def auto_copy(notes, scope="shared"):
+    @T.prim_func
+    def f(A: T.Buffer((32, 32), "float32"), B: T.Buffer((32, 32), "float32")):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            T.block_attr({"warp_execution": True})
+            for _ty in T.thread_binding(4, thread="threadIdx.y"):
+                with T.block():
+                    T.reads(A[0:32, 0:32])
+                    T.writes(B[0:32, 0:32])
+                    S = T.alloc_buffer((32, 32), scope=scope)
+                    with T.block("S"):
+                        T.reads(A[0:32, 0:32])
+                        T.writes(S[0:32, 0:32])
+                        T.block_attr(notes)
+                        for i, j in T.grid(32, 32):
+                            S[j, i] = A[i, j]
+                    with T.block("B"):
+                        T.reads(S[0:32, 0:32])
+                        T.writes(B[0:32, 0:32])
+                        T.block_attr({"auto_copy": True, "vector_bytes": 16})
+                        for i, j in T.grid(32, 32):
+                            B[i, j] = S[i, j]
+
+    return f
+
+
+@pytest.mark.parametrize("notes", [{"auto_copy": True}, {"auto_copy": True, "local_stage": True}])
+def test_auto_copy(notes):
+    from tilewright.tir.lower.device import lower_device
+    from tilewright.tir.lower.device.interpret import run_program
+
+    program = lower_device(auto_copy(notes), "cuda")
+    a, b = np.random.default_rng(0).random((32, 32), dtype=np.float32), np.zeros((32, 32), np.float32)
+    run_program(program, a, b)
+    np.testing.assert_array_equal(b, a.T)
+    text = program.kernels[0].script()
+    assert "T.Ramp" in text
+    assert ('"float32", "local"' in text) == ("local_stage" in notes)
+
+
+def test_auto_copies_that_cannot_be():
+    with pytest.raises(DeviceError, match="TW0582.*wmma.matrix_a"):
+        after(auto_copy({"auto_copy": True}, "wmma.matrix_a"), tr.LowerAutoCopy())
+    with pytest.raises(DeviceError, match="TW0582.*no multiple"):
+        after(auto_copy({"auto_copy": True, "vector_bytes": 256}), tr.LowerAutoCopy())

@@ -41,6 +41,7 @@ from tilewright.tir.transform.gpu.inject_permuted_layout import inject_permuted_
 from tilewright.tir.transform.gpu.inject_software_pipeline import inject_software_pipeline
 from tilewright.tir.transform.gpu.inject_virtual_thread import inject_virtual_thread
 from tilewright.tir.transform.gpu.lift_thread_binding import lift_thread_binding
+from tilewright.tir.transform.gpu.lower_auto_copy import lower_auto_copy
 from tilewright.tir.transform.gpu.lower_cross_thread_reduction import lower_cross_thread_reduction
 from tilewright.tir.transform.gpu.lower_device_kernel_launch import lower_device_kernel_launch
 from tilewright.tir.transform.gpu.lower_thread_allreduce import lower_thread_allreduce
@@ -49,6 +50,7 @@ from tilewright.tir.transform.gpu.manifest_shared_memory_local_stage import mani
 from tilewright.tir.transform.gpu.merge_shared_memory import merge_shared_memory
 from tilewright.tir.transform.gpu.split_host_device import split_host_device
 from tilewright.tir.transform.gpu.thread_sync import thread_sync
+from tilewright.tir.transform.gpu.transform_mma_buffer_layout import transform_mma_buffer_layout
 from tilewright.tir.transform.gpu.unify_thread_binding import unify_thread_binding
 from tilewright.tir.transform.lower_init_block import lower_init_block
 from tilewright.tir.transform.lower_match_buffer import lower_match_buffer
@@ -83,11 +85,13 @@ DEVICE_PIPELINE: Sequence[Callable[[t.PrimFunc], t.PrimFunc]] = (
     manifest_shared_memory_local_stage,  # marked copies to shared memory ▸ through registers
     lift_thread_binding,  # thread loops ▸ where those of one index can be one
     compact_buffers,  # buffers ▸ only what is used of them
+    lower_auto_copy,  # annotated copies ▸ spread over threads
     unify_thread_binding,  # one variable for each thread index, launched outermost
     lower_match_buffer,  # views ▸ what they view
     simplify_func,
     inject_permuted_layout,  # annotated blocks ▸ shared memory without bank conflicts
     inject_software_pipeline,  # annotated loops ▸ prologue, body, epilogue
+    transform_mma_buffer_layout,  # matrices of mma ▸ registers
     lower_opaque_block,  # blocks ▸ statements
     flatten_buffer,  # accesses ▸ offsets
     simplify_func,

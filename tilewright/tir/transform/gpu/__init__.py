@@ -9,6 +9,7 @@ from tilewright.tir.transform.gpu.inject_ptx_ldg32 import InjectPTXLDG32
 from tilewright.tir.transform.gpu.inject_software_pipeline import InjectSoftwarePipeline
 from tilewright.tir.transform.gpu.inject_virtual_thread import InjectVirtualThread
 from tilewright.tir.transform.gpu.lift_thread_binding import LiftThreadBinding
+from tilewright.tir.transform.gpu.lower_auto_copy import LowerAutoCopy
 from tilewright.tir.transform.gpu.lower_cross_thread_reduction import LowerCrossThreadReduction
 from tilewright.tir.transform.gpu.lower_device_kernel_launch import LowerDeviceKernelLaunch
 from tilewright.tir.transform.gpu.lower_device_storage_access_info import LowerDeviceStorageAccessInfo
@@ -21,6 +22,7 @@ from tilewright.tir.transform.gpu.merge_shared_memory import (
 )
 from tilewright.tir.transform.gpu.split_host_device import SplitHostDevice
 from tilewright.tir.transform.gpu.thread_sync import ThreadSync
+from tilewright.tir.transform.gpu.transform_mma_buffer_layout import TransformMmaBufferLayout
 from tilewright.tir.transform.gpu.unify_thread_binding import UnifyThreadBinding
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "InjectSoftwarePipeline",
     "InjectVirtualThread",
     "LiftThreadBinding",
+    "LowerAutoCopy",
     "LowerCrossThreadReduction",
     "LowerDeviceKernelLaunch",
     "LowerDeviceStorageAccessInfo",
@@ -43,5 +46,6 @@ __all__ = [
     "MergeSharedMemoryAllocations",
     "SplitHostDevice",
     "ThreadSync",
+    "TransformMmaBufferLayout",
     "UnifyThreadBinding",
 ]
