@@ -241,7 +241,9 @@ def _inverse(m: IndexMap, ranges: Mapping[Var, Range], forward: IndexMap) -> Ind
     found = detect_iter_map(m.final_indices, ranges, require_bijective=True, analyzer=ana)
     if not found.indices:
         shape = [r.extent for r in ranges.values()]
-        raise NoInverse(f"{m.to_python()} has no inverse over {shape}: {found.errors[0]}")
+        raise NoInverse(
+            f"{m.to_python()} has no inverse over {shape}: {found.errors[0] if found.errors else 'it has no indices'}"
+        )
     outputs = [Var(f"axis{i}", e.dtype) for i, e in enumerate(m.final_indices)]
     table = inverse_affine_iter_map(found.indices, outputs)
     known = dict(zip(outputs, m.map_ranges(list(ranges.values())), strict=True))

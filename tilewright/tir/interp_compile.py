@@ -313,14 +313,18 @@ class _Source(Expressions):
     def s_BlockRealize(self, s: t.BlockRealize) -> None:
         b = s.block
         self.prepare(s.predicate, s.iter_values)
-        values = [self.expr(v) for v in s.iter_values]
-        for iv, value in zip(b.iter_vars, values, strict=True):
-            self.define(iv.var, *value)
+
+        def bound() -> None:
+            values = [self.expr(v) for v in s.iter_values]
+            for iv, value in zip(b.iter_vars, values, strict=True):
+                self.define(iv.var, *value)
+            self.block(b)
+
         always = isinstance(s.predicate, ex.IntImm) and s.predicate.value
         if always:
-            self.block(b)
+            bound()
         else:
-            self.nested(f"if {self.code(s.predicate)}:", lambda: self.block(b))
+            self.nested(f"if {self.code(s.predicate)}:", bound)
 
     def s_Block(self, s: t.Block) -> None:
         self.block(s)

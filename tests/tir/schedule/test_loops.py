@@ -204,3 +204,90 @@ def test_annotated_loops_are_not_fused() -> None:
     assert code_of(lambda: sch.fuse(i, j)) == "TW0411"
     i0, _ = sch.split(i, [3, 4])
     assert sch.get(i0).annotations == {"k": 1}
+
+
+def test_a_loop_in_parts() -> None:
+    @T.prim_func
+    def expected(A: T.Buffer((12, 10, 8), "float32"), B: T.Buffer((12, 10, 8), "float32")):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            with T.block("B_i_common"):
+                T.reads(A[0:12, 0:10, 0:8])
+                T.writes(B[0:12, 0:10, 0:8])
+                with T.block("B_i0_partition"):
+                    T.reads(A[0:3, 0:10, 0:8])
+                    T.writes(B[0:3, 0:10, 0:8])
+                    for i0, j, k in T.grid(3, 10, 8):
+                        with T.block("B_i0"):
+                            vi, vj, vk = T.axis.remap("SSS", [i0, j, k])
+                            T.reads(A[vi, vj, vk])
+                            T.writes(B[vi, vj, vk])
+                            B[vi, vj, vk] = A[vi, vj, vk] * 2.0
+                with T.block("B_i1_partition"):
+                    T.reads(A[3:12, 0:10, 0:8])
+                    T.writes(B[3:12, 0:10, 0:8])
+                    for i1 in range(3, 12):
+                        for j, k in T.grid(10, 8):
+                            with T.block("B_i1"):
+                                vi, vj, vk = T.axis.remap("SSS", [i1, j, k])
+                                T.reads(A[vi, vj, vk])
+                                T.writes(B[vi, vj, vk])
+                                B[vi, vj, vk] = A[vi, vj, vk] * 2.0
+
+    for factors in ([3], [3, None], [None, 9]):
+        sch = Schedule(scale, debug_mask="all")
+        sch.loop_partition(sch.get_loops("B")[0], factors)
+        assert_structural_equal_ignore_global_symbol(sch.mod["main"], expected)
+        check(sch, scale)
+        verify_trace_roundtrip(sch, scale)
+    sch.parallel(sch.loop_partition(sch.get_loops("B_i1")[1], [2, 3])[2])
+    check(sch, scale)
+    sch = Schedule(mm_relu())
+    k = sch.get_loops("Y")[2]
+    sch.loop_partition(k, [2, 3])
+    check(sch, mm_relu())
+    assert code_of(lambda: sch.parallel(sch.get_loops("Y_k1")[0])) == "TW0416"
+    assert sch.get(sch.get_block("Y_k0")).init is not None
+    assert sch.get(sch.get_block("Y_k1")).init is None
+    assert code_of(lambda: sch.loop_partition(sch.get_loops("C")[0], [8, 8])) == "TW0423"
+    sch = Schedule(scale_symbolic)
+    assert code_of(lambda: sch.loop_partition(sch.get_loops("B")[0], [8, None])) == "TW0423"
+
+
+def test_several_loops_as_one() -> None:
+    @T.prim_func
+    def f(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32"), D: T.Buffer((8, 6), "float32")):
+        B = T.alloc_buffer((8, 6), "float32")
+        for i, j in T.grid(8, 6):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 6):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + 1.0
+        for i, j in T.grid(8, 6):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = B[7 - vi, vj] + C[vi, vj]
+
+    sch = Schedule(f, debug_mask="all")
+    b, c, d = (sch.get_loops(x) for x in "BCD")
+    m = sch.merge(b[0], c[0])
+    assert sch.get(m).loop_var.name == "i_m"
+    check(sch, f)
+    verify_trace_roundtrip(sch, f)
+    assert code_of(lambda: sch.merge(m, d[0])) == "TW0427"
+    sch = Schedule(f)
+    b, c, d = (sch.get_loops(x) for x in "BCD")
+    sch.merge(b[1], c[1])
+    check(sch, f)
+    assert [x.var.name for x in sch.get_loops("C")] == ["i_m", "j_m"]
+    for bad in ((d[0],), (b[0], c[0])):
+        with pytest.raises(ScheduleError):
+            sch.merge(*bad)
+    sch = Schedule(f)
+    b, c, d = (sch.get_loops(x) for x in "BCD")
+    for bad in ((b[0],), (b[0], c[1]), (b[0], b[1]), (c[0], b[0]), (b[0], d[0])):
+        assert code_of(lambda bad=bad: sch.merge(*bad)) in ("TW0426", "TW0427")

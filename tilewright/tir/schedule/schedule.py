@@ -37,7 +37,7 @@ __all__ = ["Schedule"]
 
 assert _primitives
 
-_UNCOVERED = ("unsafe_hide_buffer_access", "annotate_buffer_access")
+_UNCOVERED = ("unsafe_hide_buffer_access", "annotate_buffer_access", "cache_index")
 """Steps after which declared regions may fall short on purpose."""
 
 

@@ -27,11 +27,12 @@ from tilewright.arith.int_set import estimate_region_lower_bound, estimate_regio
 from tilewright.arith.iter_map import detect_iter_map
 from tilewright.ir.node import walk
 from tilewright.ir.rewrite import substitute
+from tilewright.tir.analysis.regions import accesses
 from tilewright.tir.ir import BlockRealize, Buffer, BufferRegion, For, IterVar, PrimFunc, Range, Stmt
 from tilewright.tir.schedule.state import Path, Place, State, nearest_blocks
 
 __all__ = [
-    "DepKind", "Edge", "Scope", "blocks_of", "has_region_cover", "is_affine", "is_output", "loops_in_scope", "scope_of",
+    "DepKind", "Edge", "Scope", "blocks_of", "buffers_of", "open_blocks", "has_region_cover", "is_affine", "is_output", "loops_in_scope", "scope_of",
     "scope_path", "why_not_compact", "why_not_complete", "why_not_dominant", "why_not_reduction", "why_not_stage_pipeline",
 ]  # fmt: skip
 
@@ -72,6 +73,24 @@ def blocks_of(scope: BlockRealize) -> list[BlockRealize]:
     return [*first, *nearest_blocks(scope.block.body)]
 
 
+def buffers_of(b: BlockRealize) -> tuple[list[Buffer], list[Buffer]]:
+    """The buffers that a block reads and writes; of a block that declares nothing, those of what is inside."""
+    block = b.block
+    if block.reads or block.writes or block.iter_vars:
+        return list(dict.fromkeys(r.buffer for r in block.reads)), list(dict.fromkeys(w.buffer for w in block.writes))
+    reads, writes, opaque = accesses(block)
+    return [*reads, *(x for x in opaque if x not in reads)], [*writes, *(x for x in opaque if x not in writes)]
+
+
+def open_blocks(s: Stmt) -> list[BlockRealize]:
+    """The blocks of a statement, those in blocks without iterators instead of these."""
+    out: list[BlockRealize] = []
+    for b in nearest_blocks(s):
+        inner = [] if b.block.iter_vars else open_blocks(b.block.body)
+        out += inner or [b]
+    return out
+
+
 class Scope:
     """A scope's blocks, the edges between them, and who writes which buffer."""
 
@@ -81,8 +100,7 @@ class Scope:
         self.writers: dict[Buffer, list[BlockRealize]] = {}
         readers: dict[Buffer, list[BlockRealize]] = {}
         for b in self.blocks:
-            read = list(dict.fromkeys(r.buffer for r in b.block.reads))
-            written = list(dict.fromkeys(w.buffer for w in b.block.writes))
+            read, written = buffers_of(b)
             for kind, buffers, before in (
                 (DepKind.RAW, read, self.writers),
                 (DepKind.WAW, written, self.writers),
@@ -248,6 +266,9 @@ def _covered(
     for maker, loops in makers:
         for w in maker.block.writes:
             if w.buffer is r.buffer:
+                if not _by_iterators(w, maker):
+                    made.append(None)
+                    continue
                 found = estimate_region_lower_bound(_bound(w, maker), _ranges(loops), maker.predicate, ana)
                 made.append(None if found is None else [(x.min_value, x.max_value) for x in found])  # pyright: ignore
     if not made:
@@ -261,6 +282,15 @@ def _covered(
         if all(_inside(x.min_value, x.max_value, y, n, ana) for x, y, n in zip(need, m, r.buffer.shape, strict=True)):
             return True
     return False
+
+
+def _by_iterators(w: BufferRegion, maker: BlockRealize) -> bool:
+    """Does each run of the block write its own part: is every spatial iterator in the region?"""
+    for iv in maker.block.iter_vars:
+        unit = iv.dom is not None and isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value == 1
+        if iv.iter_type == IterVar.DataPar and not unit and not any(x is iv.var for r in w.region for x in walk(r)):
+            return False
+    return True
 
 
 def _inside(low: object, high: object, box: tuple[object, object], size: PrimExpr, ana: Analyzer) -> bool:

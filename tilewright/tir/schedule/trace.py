@@ -179,7 +179,17 @@ class Trace:
 
         `decision_provider(inst, inputs, attrs, decision)` may return another decision for a step.
         """
-        known: dict[Any, Any] = {}
+        self.replay(sch, {}, remove_postproc, decision_provider)
+
+    def replay(
+        self,
+        sch: Any,
+        known: dict[Any, Any],
+        remove_postproc: bool = False,
+        decision_provider: Callable[[Instruction, list[Any], list[Any], Any], Any] | None = None,
+    ) -> list[tuple[Any, Any]]:
+        """Do the steps on a schedule where `known` gives its handles for some of the trace's; the new pairs of handles."""
+        pairs: list[tuple[Any, Any]] = []
 
         def now(v: Any) -> Any:
             if isinstance(v, (BlockRV, LoopRV, Var)):
@@ -203,7 +213,9 @@ class Trace:
                     f"{inst.name} made {len(made)} handles here, but {len(inst.outputs)} where the trace comes from",
                     hint="a trace fits the program that it was recorded on",
                 )
+            pairs += zip(inst.outputs, made, strict=True)
             known.update(zip(inst.outputs, made, strict=True))
+        return pairs
 
 
 def _uses(v: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.arith.analyzer import Analyzer
-from tilewright.arith.expr import IntImm, PrimExpr, Var
+from tilewright.arith.expr import IntImm, PrimExpr, Var, logical_and
 from tilewright.arith.iter_divide import subspace_divide
 from tilewright.arith.iter_expr import normalize_iter_map_to_expr
 from tilewright.ir.node import replace
@@ -37,7 +37,7 @@ from tilewright.tir.schedule.primitives.arguments import as_block
 from tilewright.tir.schedule.primitives.layout_blocks import simplified
 from tilewright.tir.schedule.primitives.reduction_block import scope_position
 from tilewright.tir.schedule.registry import primitive
-from tilewright.tir.schedule.state import BlockRV, LoopRV, Path, State, nearest_blocks
+from tilewright.tir.schedule.state import BlockRV, LoopRV, Path, State, conjuncts, nearest_blocks
 
 __all__ = ["blockize", "blockized", "only_block"]
 
@@ -226,6 +226,8 @@ def _division(
 ) -> tuple[list[tuple[PrimExpr, PrimExpr, PrimExpr, PrimExpr]], PrimExpr, PrimExpr] | None:
     """((outer value, its extent, inner value, its extent) an iterator, the outer condition, the inner one); None where the
     values of the iterators do not divide so."""
+    if any(not (isinstance(p.min, IntImm) and p.min.value == 0) for p in (*outer, *inner)):
+        return None
     iters = {p.loop_var: Range(p.min, p.extent) for p in (*outer, *inner)}
     subs = [p.loop_var for p in inner]
     ana = Analyzer()
@@ -240,8 +242,23 @@ def _division(
             (normalize_iter_map_to_expr(a.source), a.extent, normalize_iter_map_to_expr(b.source), b.extent)
             for a, b in found[:-1]
         ]
-        return pairs, found[-1][0].extent, found[-1][1].extent
+        return pairs, *_conditions(realize.predicate, found[-1][0].extent, found[-1][1].extent, subs)
     return _plain_division(realize, [p.loop_var for p in outer], subs)
+
+
+def _conditions(
+    predicate: PrimExpr, outer: PrimExpr, inner: PrimExpr, inner_loops: Sequence[Var]
+) -> tuple[PrimExpr, PrimExpr]:
+    """The conditions of the two parts; where the division took a condition for the extent of an iterator, it is kept all
+    the same, for the loops still run further."""
+    if not (isinstance(outer, IntImm) and isinstance(inner, IntImm)):
+        return outer, inner
+    for part in conjuncts(predicate):
+        if any(mentions(part, v) for v in inner_loops):
+            inner = part if isinstance(inner, IntImm) else logical_and(inner, part)
+        else:
+            outer = part if isinstance(outer, IntImm) else logical_and(outer, part)
+    return outer, inner
 
 
 def _plain_division(
@@ -350,8 +367,6 @@ def _names(loops: Sequence[For]) -> str:
 
 def _without(predicate: PrimExpr, dropped: Sequence[Var]) -> PrimExpr:
     """The parts of a condition that do not depend on some loops."""
-    from tilewright.arith.expr import logical_and
-    from tilewright.tir.schedule.state import conjuncts
 
     out: PrimExpr = IntImm("bool", 1)
     for part in conjuncts(predicate):

@@ -50,6 +50,7 @@ from tilewright.tir.schedule.primitives.flow import (
     region_of,
     scope_path,
     uses_pointer,
+    why_unfinished,
     writers,
 )
 from tilewright.tir.schedule.primitives.relax import block_ends, domains_of, full_region, proves, ranges_of, value_of
@@ -464,6 +465,9 @@ def cache_write(
     scope = scope_path(path)
     everyone = paths_of(scope)
     only_writer(s, block, everyone, old)
+    why = why_unfinished(path, old)
+    if why is not None:
+        raise fail("TW0453", f"cannot cache what {block.name!r} writes: {why}", s.func(block.func), realize)
     chosen = consumer_paths(s, block, everyone, consumer_blocks or ())
     mine = _index(everyone, path)
     others = [p for p in readers(everyone, old) if not any(p[-1] is c[-1] for c in chosen) and p[-1] is not realize]

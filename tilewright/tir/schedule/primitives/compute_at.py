@@ -307,7 +307,8 @@ class _Move:
         for v, n in loops:
             ranges[v] = Range(const(0, v.dtype), n)
         moving = {v: r for v, r in ranges.items() if value_of(r.extent) != 1}
-        found = detect_iter_map(list(values), ranges, predicate)
+        whole = value_of(predicate) == 1  # under a condition digits may be cut
+        found = detect_iter_map(list(values), moving if whole else ranges, predicate, require_bijective=whole)
         used = {x for e in values for x in walk(e)}
         if not found.indices or any(v not in used for v in moving):
             raise self.fail(

@@ -54,6 +54,7 @@ from tilewright.tir.schedule.primitives.flow import (
     readers,
     region_of,
     scope_path,
+    why_unfinished,
     writers,
 )
 from tilewright.tir.schedule.primitives.relax import Ends, block_ends, proves, ranges_of, value_of
@@ -267,6 +268,9 @@ def write_at(
     before = [p for p in a.readers if _index(a.everyone, p) < _index(a.everyone, a.path)]
     if before:
         raise a.fail(f"{a.buffer.name} is read before it is written under the loop", before[0][-1])
+    why = why_unfinished(a.path, a.buffer)
+    if why is not None:
+        raise a.fail(f"{block.name!r} does not make the whole tile: {why}")
     made = region_of(a.realize.block.writes, a.buffer)
     assert made is not None
     body = a.realize.block.body

@@ -16,7 +16,7 @@ from tilewright.tir.schedule.state import BlockRV, Path, State
 
 __all__ = [
     "buffer_at", "check_complete", "check_not_output", "check_scope", "consumers", "find_block", "holds", "loops_below", "paths_of",
-    "producers", "readers", "region_of", "scope_path", "uses_pointer", "why_not_complete", "why_not_reduction", "writers",
+    "producers", "readers", "region_of", "scope_path", "uses_pointer", "why_not_complete", "why_unfinished", "why_not_reduction", "writers",
 ]  # fmt: skip
 
 
@@ -204,6 +204,25 @@ def check_not_output(s: State, block: BlockRV, code: str, what: str) -> None:
                 s.func(block.func),
                 realize,
             )
+
+
+def why_unfinished(path: Path, buffer: Buffer) -> str | None:
+    """Why the block at the end of `path` does not make all of what it stores to `buffer` inside its scope: it goes on from what
+    was there, or loops outside the scope belong to its reduction."""
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    block = realize.block
+    if (
+        block.init is None
+        and region_of(block.reads, buffer) is not None
+        and region_of(block.writes, buffer) is not None
+    ):
+        return f"it goes on from what {buffer.name} holds"
+    around = {p.loop_var for p in path[: len(scope_path(path))] if isinstance(p, For)}
+    for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
+        if iv.iter_type != IterVar.DataPar and any(x in around for x in walk(v)):
+            return f"its axis {iv.var.name!r} moves with a loop outside of its scope"
+    return None
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from tilewright.arith.expr import IntImm, Var
+from tilewright.arith.iter_map import detect_iter_map
 from tilewright.ir.node import replace, walk
-from tilewright.tir.ir import BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, IterVar, Stmt
+from tilewright.tir.ir import BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, IterVar, Range, Stmt
+from tilewright.tir.lower.index import mentions
 from tilewright.tir.schedule.errors import fail
 from tilewright.tir.schedule.primitives.reorder import KIND_NAMES
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.scope import (
     DepKind,
     Scope,
+    blocks_of,
     has_region_cover,
     is_affine,
     loops_in_scope,
+    open_blocks,
     scope_path,
     why_not_complete,
 )
-from tilewright.tir.schedule.state import LoopRV, Path, State, iter_kinds, nearest_blocks
+from tilewright.tir.schedule.state import LoopRV, Path, State, iter_kinds
 
 __all__ = ["bind", "parallel", "unroll", "vectorize"]
 
@@ -38,7 +42,7 @@ def _independent(s: State, loop: LoopRV, what: str, thread: str = "") -> None:
         return
     above = scope_path(path)
     scope = above[-1] if above else None
-    blocks = nearest_blocks(node.body)
+    blocks = open_blocks(node.body)
     table = Scope(blocks)
     outside: set[Buffer] | None = None
     for b in blocks:
@@ -60,6 +64,13 @@ def _independent(s: State, loop: LoopRV, what: str, thread: str = "") -> None:
                 s.func(loop.func),
                 b,
             )
+        if kinds and not _injective(b, node):
+            raise fail(
+                "TW0416",
+                f"cannot {what} the loop {loop.var.name!r}: several of its iterations update one element in {b.block.name_hint!r}",
+                s.func(loop.func),
+                b,
+            )
         if not kinds:
             if outside is None:
                 outside = _used_outside(path)
@@ -73,6 +84,15 @@ def _independent(s: State, loop: LoopRV, what: str, thread: str = "") -> None:
                 )
     if isinstance(scope, BlockRealize):
         _no_traffic(s, loop, what, scope, table)
+
+
+def _injective(b: BlockRealize, loop: For) -> bool:
+    """Do two iterations of the loop never run the block at one point, all other loops standing still?"""
+    if any(v is loop.loop_var for v in b.iter_values):
+        return True
+    ranges = {loop.loop_var: Range(loop.min, loop.extent)}
+    values = [v for v in b.iter_values if mentions(v, loop.loop_var)]
+    return bool(detect_iter_map(values, ranges, b.predicate, require_bijective=True).indices)
 
 
 def _used_outside(path: Path) -> set[Buffer]:
@@ -111,6 +131,7 @@ def _inside(loop: Stmt, buffer: Buffer) -> bool:
 def _no_traffic(s: State, loop: LoopRV, what: str, scope: BlockRealize, table: Scope) -> None:
     """Check that no block under the loop needs or overwrites what another iteration makes."""
     asked: set[int] = set()
+    direct = {id(b) for b in blocks_of(scope)}
     for e in table.edges:
         if e.kind == DepKind.WAR and e.src is not e.dst:
             raise fail(
@@ -120,7 +141,7 @@ def _no_traffic(s: State, loop: LoopRV, what: str, scope: BlockRealize, table: S
                 s.func(loop.func),
                 e.dst,
             )
-        if e.kind == DepKind.RAW and id(e.dst) not in asked:
+        if e.kind == DepKind.RAW and id(e.dst) not in asked and id(e.dst) in direct and id(e.src) in direct:
             asked.add(id(e.dst))
             if not has_region_cover(s, loop.func, scope, e.dst):
                 raise fail(

@@ -211,7 +211,7 @@ def cache_index(s: State, block: BlockRV, storage_scope: str, cse_thresh: int = 
         body, init = (None if x is None else _swap(x, key, load) for x in (body, init))
         assert body is not None
     items = items_of(body_of(top))
-    n = next(i for i, x in enumerate(items) if any(x is p for p in path))
+    n = next((i for i, x in enumerate(items) if any(x is p for p in path)), 0)
     changed = replace(realize, block=replace(realize.block, body=body, init=init))
     grown = replace(top, block=replace(top.block, body=edit_blocks(top.block.body, [realize], lambda _: changed)))
     for i, (buffer, nest, _) in enumerate(made):

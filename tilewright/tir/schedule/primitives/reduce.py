@@ -38,7 +38,8 @@ def _split_path(s: State, block: BlockRV, loop: LoopRV, realize: BlockRealize) -
             choices=[p.loop_var.name for p in own],
         )
     position = next(i for i, p in enumerate(own) if p is target)
-    for p in own[:position]:
+    around = [p for p in path[:scope] if isinstance(p, For)]
+    for p in (*around, *own[:position]):
         if _reduces(realize, p.loop_var):
             raise fail(
                 "TW0462",
@@ -95,8 +96,9 @@ def _init_nest(name: str, realize: BlockRealize, inner: list[For]) -> Stmt:
     init = substitute(old.init, fresh)
     new = Block(iters, (), writes, name, init, None, (), (), old.annotations)
     dropped = [p.loop_var for p in inner if p.loop_var not in loops]
+    single = {p.loop_var: p.min for p in inner if isinstance(p.extent, IntImm) and p.extent.value == 1}
     predicate: PrimExpr = IntImm("bool", 1)
-    for part in conjuncts(realize.predicate):
+    for part in conjuncts(substitute(realize.predicate, {v: e for v, e in single.items() if v not in loops})):
         if not any(mentions(part, v) for v in dropped):
             predicate = part if isinstance(predicate, IntImm) else logical_and(predicate, part)
     values = tuple(substitute(v, loops) for _, v in spatial)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.arith.analyzer import Analyzer
-from tilewright.arith.expr import IntImm, PrimExpr, Var, cast, const, logical_and
+from tilewright.arith.expr import IntImm, PrimExpr, Select, Var, cast, const, logical_and
 from tilewright.arith.int_set import eval_range
 from tilewright.ir.node import map_children, replace, walk
 from tilewright.ir.rewrite import substitute
@@ -25,6 +25,7 @@ from tilewright.tir.ir import (
     BufferStore,
     For,
     ForKind,
+    IfThenElse,
     IterVar,
     Range,
     Stmt,
@@ -95,6 +96,9 @@ def _point(s: State, block: BlockRV, realize: BlockRealize, buffer: Buffer, what
                 root,
                 realize,
             )
+    inside = {x.loop_var for x in walk(body) if isinstance(x, For)}
+    if any(x in inside for i in found[0] for x in walk(i)):
+        raise fail(CODE, f"{block.name!r} touches {buffer.name} in loops of its own", root, realize)
     return found[0]
 
 
@@ -167,6 +171,14 @@ def reindex(s: State, block: BlockRV, buffer: tuple[str, int] | str | Buffer) ->
     for iv in realize.block.iter_vars:
         if iv.dom is not None and value_of(iv.dom.extent) != 1:
             ana.bind(iv.var, iv.dom)
+    if not all(ana.can_prove(i >= 0) and ana.can_prove(i < n) for i, n in zip(indices, old.shape, strict=True)):
+        if any(_is_choice(x) for x in walk(realize.block.body)):
+            raise fail(
+                CODE,
+                f"cannot reindex {old.name}: {block.name!r} touches it under a condition only, and the copy would leave its bounds",
+                s.func(block.func),
+                realize,
+            )
     simple = [ana.simplify(i) for i in indices]
     used = [iv for iv in realize.block.iter_vars if any(x is iv.var for e in simple for x in walk(e))]
     axes = [Var(f"v{n}", iv.var.dtype) for n, iv in enumerate(used)]
@@ -184,6 +196,10 @@ def reindex(s: State, block: BlockRV, buffer: tuple[str, int] | str | Buffer) ->
         nest = For(v, iv.dom.min, iv.dom.extent, ForKind.SERIAL, nest)
     _finish(s, block, scope, place, nest, new, lambda r: _at(r, old, new, [iv.var for iv in used]))
     return BlockRV(name, block.func)
+
+
+def _is_choice(x: Any) -> bool:
+    return isinstance(x, (Select, IfThenElse)) or getattr(getattr(x, "op", None), "name", "") == "tir.if_then_else"
 
 
 def _beside(
