@@ -28,11 +28,12 @@ from tilewright.ir.module import IRModule, attrs_of
 from tilewright.ir.node import replace
 from tilewright.ir.op import GlobalVar
 from tilewright.ir.passes import Sequential
-from tilewright.ir.rewrite import transform
+from tilewright.ir.rewrite import collect, transform
 from tilewright.ir.target import Target
 from tilewright.relax import ir as rx
 from tilewright.relax.transform.lower_to_host import HostFunction, lower_to_host
 from tilewright.support.diagnostics import CompileError
+from tilewright.tir.analysis.calls import called_functions, is_private
 from tilewright.tir.ir import Evaluate, PrimFunc
 from tilewright.tir.lower import lower_kernel
 from tilewright.tir.lower.kernel_abi import kernel_params
@@ -112,9 +113,15 @@ def compile_module(
     for name, host in hosts.items():
         entry_functions += _host_functions(name, host, symbols)
         out.entries[name] = signature_of(mod[name], host.func)
+    subroutines = called_functions(f for _, f in prims)
     for v, f in prims:
-        if v not in called and not attrs_of(f).get("tir.is_private"):
-            entry_functions += _prim_entry(v.name_hint, f, target)
+        if v in called:
+            continue
+        entry = _prim_entry(v.name_hint, f, target)
+        if is_private(f, v.name_hint, subroutines):
+            entry_functions += entry[:1] if v.name_hint in subroutines else []
+        else:
+            entry_functions += entry
             out.entries[v.name_hint] = signature_of(f, f)
     _emit_entries(out, entry_functions, target, use_cache)
     out.stats = _statistics(out, hosts, compiled, time.perf_counter() - start)
@@ -155,8 +162,14 @@ def _prim_entry(name: str, func: PrimFunc, target: Target) -> list[PrimFunc]:
     """A PrimFunc that is called from outside: lowered as it is scheduled, with a packed entry."""
     symbol = f"tw_prim_{name}"
     func = func.with_attr("global_symbol", name)
+    lowered = func
+    if called_functions([func]):
+        rename = {g: GlobalVar(f"tw_prim_{g.name_hint}") for g in collect(func.body, GlobalVar)}
+        lowered = replace(
+            func, body=transform(func.body, lambda n: rename.get(n) if isinstance(n, GlobalVar) else None)
+        )
     return [
-        lower_kernel(func, target).with_attr({"global_symbol": symbol}),
+        lower_kernel(lowered, target).with_attr({"global_symbol": symbol}),
         make_packed_api(replace(func, body=Evaluate(const(0))), GlobalVar(symbol)),
     ]
 

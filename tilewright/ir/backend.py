@@ -27,7 +27,7 @@ class Backend:
     build: str
     """`build(module of PrimFuncs, target) -> runtime Module`."""
     device: str = ""
-    """The run time of its devices (`runtime/device.py: DeviceApi`); "" where code runs on the host."""
+    """The run time of its devices (`runtime/device_api.py: DeviceApi`); "" where code runs on the host."""
     available: str = ""
     """`available() -> None | str`: why code of this backend cannot run on this machine; None: it can."""
 

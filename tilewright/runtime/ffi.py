@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import dtype as dt
-from tilewright.runtime.device import api_of, required_api
+from tilewright.runtime.device_api import api_of, required_api
 from tilewright.runtime.dtypes import numpy_name
 from tilewright.runtime.subbyte import SUBBYTE, pack, unpack
 from tilewright.support.lazy import resolve

@@ -82,6 +82,13 @@ class Module:
     def __getitem__(self, name: str) -> Any:
         return self.get_function(name, query_imports=True)
 
+    def __getattr__(self, name: str) -> Any:
+        """A function as an attribute: `rt.main(a, b)`."""
+        functions = self.__dict__.get("_functions", {})
+        if name not in functions:
+            raise AttributeError(f"the module has no attribute and no function {name!r}")
+        return functions[name]
+
     def __contains__(self, name: object) -> bool:
         return name in self._functions
 

@@ -30,7 +30,7 @@ LAZY: dict[str, str] = {
     "artifact.write": "tilewright.backends.llvm.artifact:write",
     "artifact.load": "tilewright.backends.llvm.artifact:load",
     "backends.find": "tilewright.backends.registry:find",
-    "runtime.describe": "tilewright.runtime.device:describe",
+    "runtime.describe": "tilewright.runtime.device_api:describe",
     "backends.device": "tilewright.backends.registry:device_api",
     "ops.root": "tilewright.ops.api:ROOT",
     "relax.call": "tilewright.relax.calls:call_function",

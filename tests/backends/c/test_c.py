@@ -318,3 +318,31 @@ def test_vector_forms_without_lanes_are_refused():
 
     with pytest.raises(CompileError, match="TW0660"):
         emit_c([_flat(f)])
+
+
+@tvm.script.ir_module
+class Calls:
+    """`main` calls a function that nobody outside sees."""
+
+    @T.prim_func
+    def main(A: T.Buffer((1,), "float32")):
+        Calls.subroutine(A.data)
+
+    @T.prim_func(private=True)
+    def subroutine(A_data: T.handle("float32")):
+        A = T.decl_buffer((1,), "float32", data=A_data)
+        A[0] = T.float32(42)
+
+
+@needs_cc
+@pytest.mark.parametrize("target", ["c", "llvm"])
+def test_functions_call_each_other(target):
+    rt = tvm.build(Calls, target)
+    a = nd.array(np.zeros(1, np.float32))
+    rt.main(a)
+    assert a.numpy()[0] == 42
+    assert rt.function_names == ["main"]
+    with pytest.raises(AttributeError, match="no attribute and no function 'subroutine'"):
+        _ = rt.subroutine
+    if target == "c":
+        assert rt.get_source().count("subroutine(float*") == 2  # declared, then defined

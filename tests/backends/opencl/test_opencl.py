@@ -263,3 +263,42 @@ def test_scheduled_programs(mod):
     given = [nd.array(x, dev) for x in (a, b, np.zeros((64, 32), np.float32))]
     rt[rt.function_names[0]](*given)
     np.testing.assert_allclose(given[2].numpy(), a @ b, rtol=1e-5)
+
+
+@T.prim_func
+def ones(A: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = T.float32(1)
+
+
+@needs_device
+def test_modules_of_several_targets():
+    def named(name, **attrs):
+        return {tvm.ir.GlobalVar(name): ones.with_attr({"global_symbol": name, **attrs})}
+
+    dev = tvm.opencl(0)
+    split = {"llvm": tvm.IRModule(named("here")), "opencl": tvm.IRModule(named("there"))}
+    marked = tvm.IRModule({**named("here", target=tvm.target.Target("llvm")), **named("there")})
+    for rt in (
+        tvm.build(split),
+        tvm.build(marked, target=tvm.target.Target("opencl", host="llvm")),
+        tvm.compile(marked, "opencl"),
+    ):
+        a, b = nd.empty((4,)), nd.empty((4,), "float32", dev)
+        rt["here"](a)
+        rt["there"](b)
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+        assert rt.mod["here"] is not None
+
+
+@needs_device
+def test_names_of_the_later_generation():
+    rt = tvm.compile(ones, target="opencl")
+    dev = tvm.runtime.device("opencl", 0)
+    a = tvm.runtime.tensor(np.zeros(4, np.float32), device=dev)
+    rt(a)
+    np.testing.assert_array_equal(a.numpy(), np.ones(4))
+    assert "__kernel" in rt.imports[0].inspect_source()
+    assert tvm.runtime.empty((4,), "float32", device=dev).device == dev

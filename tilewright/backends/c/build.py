@@ -12,13 +12,14 @@ from typing import Any
 from tilewright.arith.expr import IntImm, Var, const
 from tilewright.backends.c import cc
 from tilewright.backends.c.emit import emit_c
-from tilewright.ir.module import IRModule, attrs_of
+from tilewright.ir.module import IRModule
 from tilewright.ir.node import replace
 from tilewright.ir.op import GlobalVar
 from tilewright.ir.target import Target, host_info
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import LazyFunctions, Module
 from tilewright.support.diagnostics import CompileError
+from tilewright.tir.analysis.calls import called_functions, is_private
 from tilewright.tir.ir import Evaluate, PrimFunc
 from tilewright.tir.lower import lower_kernel
 from tilewright.tir.lower.make_packed_api import make_packed_api
@@ -38,6 +39,8 @@ def build(mod: IRModule, target: Target) -> Module:
     """Every PrimFunc of the module with an entry point. Raises CompileError TW066x for what C cannot express."""
     functions: list[PrimFunc] = []
     entries: dict[str, dict[str, Any]] = {}
+    symbols: dict[str, str] = {}
+    called = called_functions(f for f in mod.functions.values() if isinstance(f, PrimFunc))
     for v, f in mod.functions.items():
         if not isinstance(f, PrimFunc):
             raise CompileError.at(
@@ -46,13 +49,15 @@ def build(mod: IRModule, target: Target) -> Module:
                 hint='compile graphs with target "llvm"',
             )
         name = v.name_hint
-        symbol = f"{name}_kernel"
+        private = is_private(f, name, called)
+        symbol = name if private else f"{name}_kernel"
+        symbols[name] = symbol
         f = f.with_attr("global_symbol", name)
         functions.append(lower_kernel(f, target).with_attr("global_symbol", symbol))
-        if not attrs_of(f).get("tir.is_private"):
+        if not private:
             functions.append(make_packed_api(replace(f, body=Evaluate(const(0))), GlobalVar(symbol)))
             entries[name] = signature_of(f)
-    return CModule(emit_c(functions), entries, str(target))
+    return CModule(emit_c(functions, symbols=symbols), entries, str(target))
 
 
 def signature_of(f: PrimFunc) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilewright.backends.c.dialect import CDialect
 from tilewright.backends.source.dialect import element_of, storage_scope
@@ -33,13 +33,15 @@ def symbol_of(f: T.PrimFunc) -> str:
     return name + "_" if name in CDialect.reserved else name
 
 
-def emit_c(funcs: Sequence[T.PrimFunc], title: str = "") -> str:
+def emit_c(funcs: Sequence[T.PrimFunc], title: str = "", symbols: Mapping[str, str] | None = None) -> str:
     """A C99 file with these functions, in order; those with `calling_conv` "packed" are entry points of the FFI.
+
+    `symbols`: what functions are called in the file, by the names that calls know them by.
 
     Raises CompileError TW066x for what C cannot express.
     """
-    symbols = {str(attrs_of(f).get("global_symbol")): symbol_of(f) for f in funcs}
-    mod = SourceModule(CDialect(), symbols)
+    own = {str(attrs_of(f).get("global_symbol")): symbol_of(f) for f in funcs}
+    mod = SourceModule(CDialect(), {**own, **{k: own.get(v, v) for k, v in (symbols or {}).items()}})
     for f in funcs:
         mod.functions.append(function_text(mod, f, symbol_of(f)))
     return file_text(mod, title)
@@ -87,8 +89,11 @@ def file_text(mod: SourceModule, title: str) -> str:
     parts.append("\n".join(f"#include <{h}>" for h in sorted(mod.includes)))
     if any(f.partition("\n")[2].startswith(_EXPORT) for f in mod.functions):
         parts.append(_EXPORT_MACRO)
-    if mod.declarations:
-        parts.append("\n".join(mod.declarations.values()))
+    heads = [
+        next(line for line in f.split("\n") if line.endswith(") {")).removesuffix(" {") + ";" for f in mod.functions
+    ]
+    if mod.declarations or len(heads) > 1:
+        parts.append("\n".join([*mod.declarations.values(), *(heads if len(heads) > 1 else ())]))
     parts += mod.helpers.values()
     parts += mod.globals
     parts += mod.functions

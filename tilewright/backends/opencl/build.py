@@ -10,7 +10,7 @@ from tilewright.backends.opencl.runtime import API
 from tilewright.backends.source.host import build_for_device
 from tilewright.ir.module import IRModule
 from tilewright.ir.target import Target
-from tilewright.runtime.device import required_api
+from tilewright.runtime.device_api import required_api
 from tilewright.runtime.module import Module
 
 __all__ = ["build", "starter"]

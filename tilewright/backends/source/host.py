@@ -22,7 +22,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.rewrite import transform
 from tilewright.ir.target import Target, host_info
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.device import DEVICE_KINDS, required_api
+from tilewright.runtime.device_api import DEVICE_KINDS, required_api
 from tilewright.runtime.module import LazyFunctions, Module
 from tilewright.runtime.registry import register_func, remove_global_func
 from tilewright.support.diagnostics import CompileError

@@ -11,7 +11,7 @@ from tilewright.backends.webgpu.dialect import SEPARATOR, WgslDialect
 from tilewright.backends.webgpu.runtime import API
 from tilewright.ir.module import IRModule
 from tilewright.ir.target import Target
-from tilewright.runtime.device import required_api
+from tilewright.runtime.device_api import required_api
 from tilewright.runtime.module import Module
 
 __all__ = ["build", "starter"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import dtype as dt
-from tilewright.runtime.device import DeviceApi
+from tilewright.runtime.device_api import DeviceApi
 from tilewright.support.diagnostics import CompileError
 
 __all__ = ["API", "WebGpuApi", "available"]
