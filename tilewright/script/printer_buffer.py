@@ -18,6 +18,7 @@ from tilewright.script.printer import (
 )
 from tilewright.script.printer_expr import declare_var, explicit
 from tilewright.tir import ir as tir
+from tilewright.tir.index_map import IndexMap
 
 __all__ = ["buffer_args", "define_buffer"]
 
@@ -279,3 +280,15 @@ def print_reduce(p: Printer, e: Any, prec: int) -> list[Item]:
     items = [f"{p.T}.Reduce(", (e.combiner, 0), ", ", *p.list_of(e.source), ", ", *p.list_of(e.axis)]
     items += [", ", (e.condition, 0), f", {e.value_index}"]
     return [*items, *([", init=", *p.list_of(e.init)] if e.init else []), ")"]
+
+
+@handler(IndexMap)
+def print_index_map(p: Printer, m: Any, prec: int) -> list[Item]:
+    """A map of indices; a given inverse, which is not compared either, does not print."""
+
+    def head() -> list[Item]:
+        names = [p.names.define(v, v.name) for v in m.initial_indices]
+        return [f"lambda {', '.join(names)}: ", *p.tuple_of(m.final_indices)]
+
+    dtype = m.initial_indices[0].dtype if m.initial_indices else "int64"
+    return [f"{p.T}.index_map(", *p.scope([head]), "" if dtype == "int64" else f', index_dtype="{dtype}"', ")"]

@@ -38,6 +38,8 @@ from tilewright.script.evaluate import as_operand
 from tilewright.script.immediate import done
 from tilewright.script.intrinsics import find as find_intrinsic
 from tilewright.script.loops import axis, grid, parallel, serial, thread_binding, unroll, vectorized
+from tilewright.script.more_names import NAMES as OTHER_NAMES
+from tilewright.script.more_names import find as find_other
 from tilewright.script.namespace import Buffer, BufferFactory, DtypeFactory, HandleFactory, make_buffer
 from tilewright.tir import build, intrin
 from tilewright.tir import ir as _tir
@@ -74,6 +76,8 @@ def __getattr__(name: str) -> Any:
         found = built
     elif f"tir.{name}" in intrin.INTRINSICS:
         found = _by_table(name)
+    elif (other := find_other(name)) is not None:
+        found = other
     elif not name.startswith("_") and _is_dtype(name):
         found = DtypeFactory(dt.canonical(name))
     if found is None:
@@ -88,6 +92,7 @@ def __dir__() -> list[str]:
             *__all__,
             *build.__all__,
             *CALLS,
+            *OTHER_NAMES,
             *_BARE,
             "int32",
             "int64",

@@ -49,11 +49,12 @@ __all__ = [
     "indexdiv", "indexmod", "infinity", "isfinite", "isinf", "isnan", "isnullptr", "ldexp", "likely", "llvm_lookup_intrinsic_id", "log", "log10",
     "log1p", "log2", "max", "max_value", "min", "min_value", "multiply", "nan", "nearbyint", "nextafter", "popcount", "pow",
     "power", "prefetch", "prod", "reduce_lanes", "reinterpret", "ret", "round", "rsqrt", "select", "shift_left",
-    "shift_right", "sigmoid", "sin", "sinh", "slice_lanes", "sqrt", "sum", "tan", "tanh", "trunc", "truncdiv", "truncmod",
+    "shift_right", "sigmoid", "sin", "sinh", "slice_lanes", "sqrt", "subtract", "sum", "tan", "tanh", "trunc", "truncdiv", "truncmod",
     "tvm_call_packed", "tvm_storage_sync", "tw_raise", "undef", "vectorcombine", "vectorhigh", "vectorlow",
 ]  # fmt: skip
 
 multiply = mul
+subtract = ex.sub
 min_value = ex.min_value
 max_value = ex.max_value
 
