@@ -10,14 +10,34 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arith import expr as E
+from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.linear import linear
 from tilewright.ir.node import INFO, Node
 from tilewright.tir import ir as tir
-from tilewright.tir.analysis.regions import RegionUnion
+from tilewright.tir.analysis.regions import RegionUnion, relax_atom
 
 __all__ = ["block_access_regions"]
 
 Box = tuple[E.PrimExpr, E.PrimExpr]
+
+
+class _Hull(RegionUnion):
+    """A union that is a minimum and a maximum where bounds do not differ by constants."""
+
+    __slots__ = ("ana",)
+
+    def __init__(self, buffer: tir.Buffer, ana: Analyzer) -> None:
+        super().__init__(buffer)
+        self.ana = ana
+
+    def hull(self, a: Box, b: Box) -> Box | None:
+        """The hull of two ranges."""
+        found = super().hull(a, b)
+        if found is not None:
+            return found
+        low = self.ana.simplify(E.minimum(a[0], b[0]))
+        last = E.maximum(a[0] + (a[1] - 1), b[0] + (b[1] - 1))
+        return low, self.ana.simplify(last + 1 - low)
 
 
 class _Accesses:
@@ -31,6 +51,7 @@ class _Accesses:
         self.lets: dict[E.Var, E.PrimExpr] = {}
         self.views: dict[tir.Buffer, tir.BufferRegion] = {}
         self.values: list[dict[E.Var, E.PrimExpr]] = []
+        self.ana = Analyzer()
 
     def add(self, table: dict[tir.Buffer, RegionUnion], b: tir.Buffer, box: list[Box]) -> None:
         view = self.views.get(b)
@@ -42,7 +63,7 @@ class _Accesses:
             return
         union = table.get(b)
         if union is None:
-            union = table[b] = RegionUnion(b)
+            union = table[b] = _Hull(b, self.ana)
         union.add([self.relax(low, extent) for low, extent in box])
 
     def point(self, table: dict[tir.Buffer, RegionUnion], b: tir.Buffer, indices: tuple[E.PrimExpr, ...]) -> None:
@@ -79,13 +100,29 @@ class _Accesses:
                 else:
                     wide = wide + E.cast(last, extent.dtype) * abs(c)
             elif any(v in self.domains for v in _variables(atom)):
-                return None
+                inner_box = relax_atom(atom, self.domains)
+                if inner_box is None:
+                    return None
+                begin, size = (self.ana.simplify(x) for x in inner_box)
+                if any(v in self.domains for x in (begin, size) for v in _variables(x)):
+                    return None
+                least = begin if c > 0 else begin + (size - 1)
+                if isinstance(least, E.IntImm):
+                    start += least.value * c
+                else:
+                    symbolic.append(E.cast(least, low.dtype) * c)
+                reach = size - 1
+                if isinstance(reach, E.IntImm):
+                    span += abs(c) * reach.value
+                else:
+                    wide = wide + E.cast(reach, extent.dtype) * abs(c)
             else:
                 symbolic.append(atom * c)
         total: E.PrimExpr = E.IntImm(low.dtype, 0)
         for x in symbolic:
             total = total + x
-        return total + start, wide + span
+        size = wide + span
+        return total + start, size if isinstance(size, E.IntImm) else self.ana.simplify(size)
 
     # ---- the walk
 

@@ -8,6 +8,7 @@ over `j` in [0, 4) is `A[i*4 : i*4 + 4]`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any
 
 from tilewright.arith import expr as ex
@@ -36,6 +37,7 @@ __all__ = [
     "detect_access",
     "get_block_access_region",
     "get_block_read_write_region",
+    "relax_atom",
     "relax_range",
 ]
 
@@ -68,7 +70,11 @@ class RegionUnion:
             return
         for d, (old, new) in enumerate(zip(self.dims, box, strict=True)):
             if old is not None and old is not new:
-                self.dims[d] = None if new is None else _hull(old, new)
+                self.dims[d] = None if new is None else self.hull(old, new)
+
+    def hull(self, a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr]) -> tuple[PrimExpr, PrimExpr] | None:
+        """The hull of two ranges; None for all of the dimension."""
+        return _hull(a, b)
 
     def ranges(self) -> tuple[Range, ...]:
         """The hull as ranges."""
@@ -118,7 +124,7 @@ def relax_range(
         elif isinstance(atom, Var) or not _mentions(atom, domains):
             low = low + atom * c
         else:
-            inner = _relax_atom(atom, domains)
+            inner = relax_atom(atom, domains)
             if inner is None:
                 return None
             begin, n = inner
@@ -127,7 +133,7 @@ def relax_range(
     return low, width
 
 
-def _relax_atom(atom: PrimExpr, domains: Mapping[Var, tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] | None:
+def relax_atom(atom: PrimExpr, domains: Mapping[Var, tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] | None:
     """(start, extent) of a quotient, remainder, minimum or maximum while variables run."""
     one = IntImm(atom.dtype, 1)
     if isinstance(atom, (ex.FloorDiv, ex.FloorMod)) and isinstance(atom.b, IntImm) and atom.b.value > 0:
@@ -138,6 +144,10 @@ def _relax_atom(atom: PrimExpr, domains: Mapping[Var, tuple[PrimExpr, PrimExpr]]
                 first = inner[0].value % c
                 if first + inner[1].value <= c:
                     return IntImm(atom.dtype, first), inner[1]
+            if inner is not None and isinstance(inner[1], IntImm):
+                step, rest = _spacing(inner[0], c)
+                if rest + inner[1].value <= step:  # never over a multiple of c
+                    return inner[0] % c, inner[1]
             return IntImm(atom.dtype, 0), atom.b
         if inner is None:
             return None
@@ -146,10 +156,8 @@ def _relax_atom(atom: PrimExpr, domains: Mapping[Var, tuple[PrimExpr, PrimExpr]]
         if gap is not None:
             return begin, IntImm(atom.dtype, gap + 1)
         if isinstance(inner[1], IntImm):  # a window of n elements touches at most this many blocks of c
-            lin = linear(inner[0])
-            aligned = lin.constant % c == 0 and all(k % c == 0 for _, k in lin.terms.values())
-            blocks = (inner[1].value - 1) // c + 1 if aligned else (inner[1].value + c - 2) // c + 1
-            return begin, IntImm(atom.dtype, blocks)
+            step, rest = _spacing(inner[0], c)
+            return begin, IntImm(atom.dtype, (c - step + rest + inner[1].value - 1) // c + 1)
         return None
     if isinstance(atom, (ex.Min, ex.Max)):
         a, b = relax_range(atom.a, one, domains), relax_range(atom.b, one, domains)
@@ -163,6 +171,13 @@ def _relax_atom(atom: PrimExpr, domains: Mapping[Var, tuple[PrimExpr, PrimExpr]]
         inner = relax_range(atom.value, IntImm(atom.value.dtype, 1), domains)
         return None if inner is None else (ex.cast(inner[0], atom.dtype), ex.cast(inner[1], atom.dtype))
     return None
+
+
+def _spacing(e: PrimExpr, c: int) -> tuple[int, int]:
+    """(g, r): the values of `e` are r modulo g, g a divisor of `c`."""
+    lin = linear(e)
+    g = gcd(c, *(k for _, k in lin.terms.values()))
+    return g, lin.constant % g
 
 
 def _mentions(e: Any, domains: Mapping[Var, Any]) -> bool:
