@@ -463,6 +463,23 @@ def test_accesses_known_to_be_out_of_bounds():
         analysis.OOBChecker()(tvm.IRModule.from_expr(f))
 
 
+def test_limits_of_a_device():
+    @T.prim_func
+    def f(A: T.Buffer((64, 32), "float32")):
+        for b in T.thread_binding(64, thread="blockIdx.x"):
+            for x in T.thread_binding(32, thread="threadIdx.x"):
+                S = T.decl_buffer((64,), "float32", scope="shared")
+                S[x] = A[b, x]
+                A[b, x] = S[31 - x]
+
+    ok = {"max_threads_per_block": 32, "max_shared_memory_per_block": 256, "max_thread_x": 32, "max_kernels": 1}
+    assert analysis.verify_gpu_code(f, ok)
+    for key in ok:
+        assert not analysis.verify_gpu_code(f, {**ok, key: ok[key] - 1})
+    with pytest.raises(tvm.TVMError, match="TW0536"):
+        analysis.verify_gpu_code(f, {"max_thread": 3})
+
+
 def test_the_anchor_and_the_passes_to_flat_memory():
     mod = tvm.IRModule.from_expr(POOL["padded"])
     assert analysis.find_anchor_block(mod).name_hint == "C"
