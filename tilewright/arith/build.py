@@ -99,13 +99,23 @@ def const(value: float, dtype: str | None = None) -> PrimExpr:
         elif isinstance(value, int):
             dtype = "int32" if -(2**31) <= value < 2**31 else "int64"
         else:
-            dtype = "float32"
+            dtype = "float32" if not math.isfinite(value) or abs(value) <= _FLOAT_MAX["float32"] else "float64"
     n = dt.lanes(dtype)
     if n != 1:
         return Broadcast(const(value, dt.element(dtype)), n)
     if dt.is_float(dtype):
+        _check_float(float(value), dtype)
         return FloatImm(dtype, float(value))
-    return IntImm(dtype, wrap(int(value), dtype))
+    kept = wrap(int(value), dtype)
+    if kept != int(value) and not dt.is_bool(dtype):
+        raise _wrong(f"{value} is out of the range of {dtype}", "take a wider dtype")
+    return IntImm(dtype, kept)
+
+
+def _check_float(value: float, dtype: str) -> None:
+    greatest = _FLOAT_MAX.get(dtype)
+    if greatest is not None and math.isfinite(value) and abs(value) > greatest:
+        raise _wrong(f"{value} is out of the range of {dtype}", "take a wider dtype, or infinity")
 
 
 def wrap(value: int, dtype: str) -> int:
@@ -198,13 +208,18 @@ def cast(value: ExprLike, dtype: str) -> PrimExpr:
     if isinstance(value, Broadcast) and dt.lanes(value.value.dtype) == 1:
         return Broadcast(cast(value.value, dt.element(dtype)), n)
     if isinstance(value, IntImm) and dtype != "handle":
-        return const(value.value, dtype)
+        return _number(value.value, dtype)
     if isinstance(value, FloatImm):
         if dt.is_float(dtype):
             return FloatImm(dtype, value.value)
         if math.isfinite(value.value) and dt.is_int(dtype):
-            return const(int(value.value), dtype)
+            return _number(int(value.value), dtype)
     return Cast(dtype, value)
+
+
+def _number(value: int, dtype: str) -> PrimExpr:
+    """An integer converted to `dtype`: out of range, it wraps."""
+    return const(value if dt.is_float(dtype) else wrap(value, dt.element(dtype)), dtype)
 
 
 def _scalar(e: PrimExpr) -> IntImm | FloatImm | None:

@@ -228,6 +228,8 @@ class Var(PrimExpr):
         self, name: str, dtype: str | Type = "int32", type_annotation: Type | None = None, *, span: Any = None
     ) -> None:
         """`dtype` may be a type: a PointerType makes a handle."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a variable is a string, not {name!r}")
         if dtype.__class__ is not str:
             dtype, type_annotation = _dtype_of(dtype, type_annotation)
         self.name, self.dtype, self.type_annotation, self.span = name, dtype, type_annotation, span  # pyright: ignore

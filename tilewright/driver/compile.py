@@ -38,6 +38,7 @@ from tilewright.tir.ir import Evaluate, PrimFunc
 from tilewright.tir.lower import lower_kernel
 from tilewright.tir.lower.kernel_abi import kernel_params
 from tilewright.tir.lower.make_packed_api import make_packed_api
+from tilewright.tir.lower.return_slot import return_dtype, with_return_slot
 
 __all__ = ["Compiled", "Progress", "compile_module", "load_model"]
 
@@ -117,6 +118,12 @@ def compile_module(
     for v, f in prims:
         if v in called:
             continue
+        if v.name_hint in subroutines and return_dtype(f):
+            raise CompileError.at(
+                "TW0532",
+                f"{v.name_hint} returns a value and is called by another function of the module",
+                hint="let it write its result into a buffer",
+            )
         entry = _prim_entry(v.name_hint, f, target)
         if is_private(f, v.name_hint, subroutines):
             entry_functions += entry[:1] if v.name_hint in subroutines else []
@@ -161,12 +168,12 @@ def _host_functions(name: str, host: HostFunction, symbols: Mapping[GlobalVar, G
 def _prim_entry(name: str, func: PrimFunc, target: Target) -> list[PrimFunc]:
     """A PrimFunc that is called from outside: lowered as it is scheduled, with a packed entry."""
     symbol = f"tw_prim_{name}"
-    func = func.with_attr("global_symbol", name)
-    lowered = func
+    func = func.with_attr({"global_symbol": name, "ret_dtype": return_dtype(func)})
+    lowered = with_return_slot(func)
     if called_functions([func]):
         rename = {g: GlobalVar(f"tw_prim_{g.name_hint}") for g in collect(func.body, GlobalVar)}
         lowered = replace(
-            func, body=transform(func.body, lambda n: rename.get(n) if isinstance(n, GlobalVar) else None)
+            lowered, body=transform(lowered.body, lambda n: rename.get(n) if isinstance(n, GlobalVar) else None)
         )
     return [
         lower_kernel(lowered, target).with_attr({"global_symbol": symbol}),

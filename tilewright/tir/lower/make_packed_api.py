@@ -138,6 +138,7 @@ class _Builder:
         self.name = str(attrs.get("global_symbol") or "main")
         self.n_out = int(attrs.get("num_outputs", 0))
         self.n_in = len(f.params) - self.n_out
+        self.ret_dtype: str | None = attrs.get("ret_dtype")
         self.returns_tuple = bool(attrs.get("returns_tuple", False))
         self.device = int(attrs.get("device_type", _CPU))  # where the memory of tensors must be
         self.self_, self.ret = Var("self", "handle"), Var("ret", "handle")
@@ -374,6 +375,21 @@ class _Builder:
                 found.update(d for d in (*b.shape, *b.strides, b.elem_offset) if isinstance(d, Var))
         return found
 
+    def call_for_value(self, callee: GlobalVar, flat: list[Var], symbols: list[Var], dtype: str) -> Stmt:
+        """Call a function that leaves a scalar behind its last parameter (return_slot.py), and return that."""
+        slot = decl_buffer([1], dtype, "result")
+        value: PrimExpr = BufferLoad(slot, (_i64(0),))
+        if dt.is_float(dtype):
+            index, payload = _FLOAT, call_intrin("int64", "tir.reinterpret", cast(value, "float64"))
+        elif dtype == "handle":
+            index, payload = _POINTER, _address(value)
+        else:
+            index, payload = _BOOL if dt.is_bool(dtype) else _INT, cast(value, "int64")
+        ret = _View(self.ret)
+        hand = seq(ret.set32(0, const(index, "int32")), ret.set32(1, const(0, "int32")), ret.set64(1, payload))
+        call = Evaluate(Call("int32", callee, (*flat, slot.data, *symbols)))
+        return Allocate(slot.data, dtype, (_i64(1),), IntImm("bool", 1), seq(call, hand))
+
     def give_up(self) -> Stmt:
         """Drop the results made so far and leave: the error has been raised."""
         drop = call_intrin(
@@ -392,6 +408,8 @@ class _Builder:
                 name = StringImm(self.callee.name_hint)
                 call = call_intrin("int32", "tir.call_extern", name, *flat, *symbols)
                 work = LetStmt(status, call, IfThenElse(cmp(NE, status, const(0, "int32")), self.give_up()))
+            elif self.ret_dtype:
+                work = self.call_for_value(self.callee, flat, symbols, self.ret_dtype)
             else:
                 work = Evaluate(Call("int32", self.callee, (*flat, *symbols)))
         if not self.n_out:
