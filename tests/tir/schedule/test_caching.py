@@ -296,6 +296,9 @@ def test_what_is_refused() -> None:
     refused("TW0452", lambda: sch.cache_write(b, 0, "nowhere"))
     sch = Schedule(tiles)
     refused("TW0464", lambda: sch.cache_read(sch.get_block("B"), 0, "local", [sch.get_block("C")]))
+    sch = Schedule(in_place)
+    give, take = sch.get_block("give"), sch.get_block("take")
+    assert "comes before" in refused("TW0464", lambda: sch.cache_write(give, 0, "local", [take]))
 
 
 def test_a_copy_back_may_not_overwrite_what_the_block_left() -> None:
@@ -316,7 +319,7 @@ def test_a_copy_back_may_not_overwrite_what_the_block_left() -> None:
 
     for f in (even, some):
         sch = Schedule(f)
-        assert "belong to the caller" in refused("TW0453", lambda: sch.cache_write(sch.get_block("B"), 0, "local"))
+        assert "are not its own" in refused("TW0453", lambda: sch.cache_write(sch.get_block("B"), 0, "local"))
 
 
 def test_a_loop_that_reads_what_an_earlier_iteration_wrote() -> None:
@@ -361,3 +364,30 @@ def test_a_loop_that_reads_what_an_earlier_iteration_wrote() -> None:
     sch = Schedule(running)
     sch.cache_read(sch.get_block("C"), 0, "local")
     same_meaning(running, program(sch))
+
+
+def test_ragged_tiles_are_copied_up_to_the_end() -> None:
+    @T.prim_func
+    def ragged(A: T.Buffer((4, 3), "float32"), C: T.Buffer((4,), "float32")):
+        B = T.alloc_buffer((4, 3))
+        for o in range(2):
+            for i, j in T.grid(3, 3):
+                with T.block("B"):
+                    vi = T.axis.spatial(4, o * 3 + i)
+                    vj = T.axis.spatial(3, j)
+                    T.where(o * 3 + i < 4)
+                    B[vi, vj] = A[vi, vj] * 2.0
+            for i, j in T.grid(3, 3):
+                with T.block("C"):
+                    vi = T.axis.spatial(4, o * 3 + i)
+                    vj = T.axis.reduce(3, j)
+                    T.where(o * 3 + i < 4)
+                    with T.init():
+                        C[vi] = 0.0
+                    C[vi] = C[vi] + B[vi, vj]
+
+    for step, name in (("cache_write", "B"), ("cache_read", "C")):
+        sch = Schedule(ragged)
+        getattr(sch, step)(sch.get_block(name), 0, "local")
+        assert program(sch).script().count("T.where") == 3
+        same_meaning(ragged, program(sch))

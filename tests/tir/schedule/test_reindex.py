@@ -189,3 +189,21 @@ def test_what_is_refused() -> None:
     assert "stands in the same loops" in refused("TW0468", lambda: sch.reindex(sch.get_block("C"), ("read", 0)))
     sch.reindex_cache_read(sch.get_block("C"), 0, "local", lambda i: (i,))
     same_meaning(together, program(sch))
+
+
+def test_a_block_that_walks_only_a_part() -> None:
+    @T.prim_func
+    def tiles(B: T.Buffer((8,), "float32")):
+        for o in range(2):
+            with T.block("tile"):
+                vo = T.axis.spatial(2, o)
+                for i in range(4):
+                    with T.block("B"):
+                        v = T.axis.spatial(8, vo * 4 + i)
+                        B[v] = T.cast(v, "float32")
+
+    sch = Schedule(tiles)
+    message = refused("TW0468", lambda: sch.reindex(sch.get_block("B"), ("write", 0)))
+    assert "does not run over all of its axes" in message
+    sch.reindex_cache_write(sch.get_block("B"), 0, "local", lambda v: (v,))
+    same_meaning(tiles, program(sch))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.arith.analyzer import Analyzer
-from tilewright.arith.expr import IntImm, PrimExpr, Var, cast, const
+from tilewright.arith.expr import LE, LT, IntImm, PrimExpr, Var, cast, cmp, const, logical_and
 from tilewright.arith.iter_map import detect_iter_map
 from tilewright.ir.node import map_children, replace, walk
 from tilewright.ir.rewrite import substitute
@@ -53,9 +53,17 @@ from tilewright.tir.schedule.primitives.flow import (
     why_unfinished,
     writers,
 )
-from tilewright.tir.schedule.primitives.relax import block_ends, domains_of, full_region, proves, ranges_of, value_of
+from tilewright.tir.schedule.primitives.relax import (
+    block_ends,
+    domains_of,
+    full_region,
+    proves,
+    ranges_of,
+    shown,
+    value_of,
+)
 from tilewright.tir.schedule.registry import primitive
-from tilewright.tir.schedule.state import BlockRV, Path, State
+from tilewright.tir.schedule.state import BlockRV, Path, State, conjuncts
 
 __all__ = ["cache_read", "cache_write"]
 
@@ -148,8 +156,8 @@ class Copy:
         """The new buffer."""
         return self.dest if self.reading else self.source
 
-    def nest(self, name: str) -> Stmt:
-        """The loops with the block that copies."""
+    def nest(self, name: str, ana: Analyzer) -> Stmt:
+        """The loops with the block that copies; what lies beyond the buffer is left out."""
         shape = self.cache.shape
         outer = self.source.shape if self.reading else self.dest.shape
         loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(self.region)]
@@ -164,10 +172,17 @@ class Copy:
         else:
             values = [cast(r.min, x.dtype) + x for r, x in zip(self.region, values, strict=True)]
         read_at, write_at = (there, here) if self.reading else (here, there)
+        where: PrimExpr = IntImm("bool", 1)
+        for v, x, r, n in zip(loops, values, self.region, outer, strict=True):
+            ana.bind(v, Range(const(0, v.dtype), r.extent))
+            at = cast(r.min, x.dtype) + x if self.shrunk else x
+            for limit in (cmp(LE, const(0, at.dtype), at), cmp(LT, at, cast(n, at.dtype))):
+                if not proves(ana, limit):
+                    where = logical_and(where, shown(ana.simplify(limit)))
         store = BufferStore(self.dest, BufferLoad(self.source, read_at), write_at)
         reads = BufferRegion(self.source, tuple(Range(i, const(1, i.dtype)) for i in read_at))
         writes = BufferRegion(self.dest, tuple(Range(i, const(1, i.dtype)) for i in write_at))
-        out: Stmt = BlockRealize(tuple(values), IntImm("bool", 1), Block(iters, (reads,), (writes,), name, store))
+        out: Stmt = BlockRealize(tuple(values), where, Block(iters, (reads,), (writes,), name, store))
         for v, r in zip(reversed(loops), reversed(self.region), strict=True):
             out = For(v, const(0, v.dtype), r.extent, ForKind.SERIAL, out)
         return out
@@ -418,7 +433,7 @@ def _finish(
     old, new = (copy.source, copy.dest) if copy.reading else (copy.dest, copy.source)
     realize = scope[-1]
     assert isinstance(realize, BlockRealize)
-    changed = allocate(insert_at(realize, place, copy.nest(name)), new)
+    changed = allocate(insert_at(realize, place, copy.nest(name, ana)), new)
     targets = [p[-1] for p in users if isinstance(p[-1], BlockRealize)]
     inside = replace(
         changed.block,
@@ -470,6 +485,14 @@ def cache_write(
         raise fail("TW0453", f"cannot cache what {block.name!r} writes: {why}", s.func(block.func), realize)
     chosen = consumer_paths(s, block, everyone, consumer_blocks or ())
     mine = _index(everyone, path)
+    for c in chosen:
+        if _index(everyone, c) < mine:
+            raise fail(
+                "TW0464",
+                f"the consumer {c[-1].block.name_hint!r} comes before {block.name!r} writes {old.name}",  # pyright: ignore
+                s.func(block.func),
+                c[-1],
+            )
     others = [p for p in readers(everyone, old) if not any(p[-1] is c[-1] for c in chosen) and p[-1] is not realize]
     late = [p for p in others if _index(everyone, p) > mine]
     early = [p for p in others if _index(everyone, p) < mine]
@@ -482,7 +505,8 @@ def cache_write(
     made = region_of(realize.block.writes, old)
     assert made is not None
     region = ranges_of(block_ends(realize, made, loops, ana), old.shape, ana)
-    _covered(s, block, realize, made, loops, region)
+    if not (place.container is scope[-1] and old in scope[-1].block.alloc_buffers):  # pyright: ignore
+        _covered(s, block, realize, made, loops)
     users = [path, *chosen]
     shrunk = isinstance(place.container, BlockRealize) and _within(users, scope, old, region, ana)
     new = cache_buffer(old, storage_scope, [r.extent for r in region] if shrunk else old.shape)
@@ -492,12 +516,8 @@ def cache_write(
     return _finish(s, block.func, scope, place, copy, name, users, starts, ana)
 
 
-def _covered(
-    s: State, block: BlockRV, realize: BlockRealize, made: BufferRegion, loops: Sequence[For], region: Sequence[Range]
-) -> None:
+def _covered(s: State, block: BlockRV, realize: BlockRealize, made: BufferRegion, loops: Sequence[For]) -> None:
     """A copy writes all of its region: where the block itself does not, what was there before would be lost."""
-    if made.buffer not in set(s.func(block.func).buffer_map.values()):
-        return  # nobody can tell what an element holds that was never written
     body = realize.block.body
     while isinstance(body, (LetStmt, AttrStmt)):
         body = body.body
@@ -511,11 +531,16 @@ def _covered(
         raise fail(
             "TW0453",
             f"cannot cache {made.buffer.name}: {block.name!r} writes only some elements of the part that would be copied "
-            "back, and the others belong to the caller",
+            "back, and the others are not its own",
             s.func(block.func),
             realize,
         )
-    del region
+
+
+def _follows(limit: PrimExpr, condition: PrimExpr) -> bool:
+    ana = Analyzer()
+    with ana.constraint_scope(limit):
+        return proves(ana, condition)
 
 
 def no_gaps(realize: BlockRealize, made: BufferRegion, loops: Sequence[For]) -> bool:
@@ -526,7 +551,15 @@ def no_gaps(realize: BlockRealize, made: BufferRegion, loops: Sequence[For]) -> 
     if not any(x in inner for e in point for x in walk(e)):
         return True
     domains = {v: r for v, r in domains_of(loops).items() if any(x is v for e in point for x in walk(e))}
-    found = detect_iter_map(point, domains, realize.predicate)
+    limits = [cmp(LT, e, cast(n, e.dtype)) for e, n in zip(point, made.buffer.shape, strict=True)]
+    where: PrimExpr = IntImm("bool", 1)
+    for c in conjuncts(realize.predicate):
+        if any(_follows(x, c) for x in limits):
+            continue  # the copy keeps to the buffer, too
+        if any(isinstance(x, Var) and x not in domains for x in walk(c)):
+            return False
+        where = logical_and(where, c)
+    found = detect_iter_map(point, domains, where)
     if not found.indices:
         return False
     return all(not x.args or (len(x.args) == 1 and value_of(x.args[0].scale) == 1) for x in found.indices)

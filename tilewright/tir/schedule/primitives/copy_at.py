@@ -276,8 +276,8 @@ def write_at(
     body = a.realize.block.body
     plain = isinstance(body, BufferStore) and no_gaps(a.realize, made, loops_below(a.path, a.loop))
     opaque = not isinstance(body, BufferStore) and not any(isinstance(x, IfThenElse) for x in walk(body))
-    if a.buffer in set(s.func(block.func).buffer_map.values()) and not (plain or opaque):
-        raise a.fail(f"{block.name!r} writes only some elements of the tile, and the others belong to the caller")
+    if not (plain or opaque):
+        raise a.fail(f"{block.name!r} writes only some elements of the tile, and the others are not its own")
     items = items_of(body_of(a.loop))
     users = [*a.writers, *(p for p in a.readers if not any(p[-1] is w[-1] for w in a.writers))]
     index = max(i for i, x in enumerate(items) if any(any(x is y for y in p) for p in users)) + 1

@@ -77,8 +77,8 @@ def cache_inplace(s: State, block: BlockRV, read_buffer_index: int | str | Buffe
         name_in,
         s.unique(block.func, name_in) if name_in in s.block_names(block.func) else _next(s, block, name_in),
     ]
-    copy_in = Copy(old, new, regions[0], False, True).nest(names[0])
-    copy_out = Copy(new, old, regions[1], False, False).nest(names[1])
+    copy_in = Copy(old, new, regions[0], False, True).nest(names[0], ana)
+    copy_out = Copy(new, old, regions[1], False, False).nest(names[1], ana)
     changed = replace(realize, block=redirect(realize.block, old, new, None, ana))
 
     def both(x: Any) -> Any:
@@ -190,6 +190,7 @@ def cache_index(s: State, block: BlockRV, storage_scope: str, cse_thresh: int = 
     axes = {iv.var for iv in realize.block.iter_vars}
     body, init = realize.block.body, realize.block.init
     made: list[tuple[Buffer, Stmt, str]] = []
+    reads: list[BufferRegion] = list(realize.block.reads)
     skipped: set[Any] = set()
     while True:
         uses = _Uses(axes)
@@ -208,11 +209,12 @@ def cache_index(s: State, block: BlockRV, storage_scope: str, cse_thresh: int = 
         made.append((buffer, nest, name))
         key = expr_key(e)
         load = BufferLoad(buffer, tuple(iv.var for iv in used))
+        reads.append(BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in load.indices)))
         body, init = (None if x is None else _swap(x, key, load) for x in (body, init))
         assert body is not None
     items = items_of(body_of(top))
     n = next((i for i, x in enumerate(items) if any(x is p for p in path)), 0)
-    changed = replace(realize, block=replace(realize.block, body=body, init=init))
+    changed = replace(realize, block=replace(realize.block, body=body, init=init, reads=tuple(reads)))
     grown = replace(top, block=replace(top.block, body=edit_blocks(top.block.body, [realize], lambda _: changed)))
     for i, (buffer, nest, _) in enumerate(made):
         grown = allocate(insert_at(grown, Place([grown], n + i), nest), buffer)

@@ -12,6 +12,7 @@ from typing import Any
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.expr import IntImm, PrimExpr, Select, Var, cast, const, logical_and
 from tilewright.arith.int_set import eval_range
+from tilewright.arith.iter_map import detect_iter_map
 from tilewright.ir.node import map_children, replace, walk
 from tilewright.ir.rewrite import substitute
 from tilewright.ir.structure import structural_equal
@@ -55,7 +56,7 @@ from tilewright.tir.schedule.primitives.flow import (
     uses_pointer,
     writers,
 )
-from tilewright.tir.schedule.primitives.relax import proves, value_of
+from tilewright.tir.schedule.primitives.relax import domains_of, proves, relax, value_of
 from tilewright.tir.schedule.primitives.solve import invert
 from tilewright.tir.schedule.registry import primitive
 from tilewright.tir.schedule.state import BlockRV, Path, State, conjuncts
@@ -88,6 +89,14 @@ def _point(s: State, block: BlockRV, realize: BlockRealize, buffer: Buffer, what
     ]  # fmt: skip
     if not found:
         raise fail(CODE, f"{block.name!r} does not touch {buffer.name} by its elements", root, realize)
+    inner = {x.loop_var for x in walk(body.body) if isinstance(x, For)}
+    if any(x in inner for e in found[0] for x in walk(e)):
+        raise fail(
+            CODE,
+            f"{what} needs a single point: {block.name!r} touches {buffer.name} in loops of its own",
+            root,
+            realize,
+        )
     for other in found[1:]:
         if not structural_equal(found[0], other):
             raise fail(
@@ -171,7 +180,7 @@ def reindex(s: State, block: BlockRV, buffer: tuple[str, int] | str | Buffer) ->
     for iv in realize.block.iter_vars:
         if iv.dom is not None and value_of(iv.dom.extent) != 1:
             ana.bind(iv.var, iv.dom)
-    if not all(ana.can_prove(i >= 0) and ana.can_prove(i < n) for i, n in zip(indices, old.shape, strict=True)):
+    if not all(proves(ana, i >= 0) and proves(ana, i < n) for i, n in zip(indices, old.shape, strict=True)):
         if any(_is_choice(x) for x in walk(realize.block.body)):
             raise fail(
                 CODE,
@@ -181,6 +190,8 @@ def reindex(s: State, block: BlockRV, buffer: tuple[str, int] | str | Buffer) ->
             )
     simple = [ana.simplify(i) for i in indices]
     used = [iv for iv in realize.block.iter_vars if any(x is iv.var for e in simple for x in walk(e))]
+    if not reading:
+        _walks_all(s, block, scope, path, realize, used, old)
     axes = [Var(f"v{n}", iv.var.dtype) for n, iv in enumerate(used)]
     loops = [Var(f"ax{n}", iv.var.dtype) for n, iv in enumerate(used)]
     shape = [iv.dom.min + iv.dom.extent if iv.dom is not None else const(1) for iv in used]
@@ -200,6 +211,33 @@ def reindex(s: State, block: BlockRV, buffer: tuple[str, int] | str | Buffer) ->
 
 def _is_choice(x: Any) -> bool:
     return isinstance(x, (Select, IfThenElse)) or getattr(getattr(x, "op", None), "name", "") == "tir.if_then_else"
+
+
+def _walks_all(
+    s: State, block: BlockRV, scope: Path, path: Path, realize: BlockRealize, used: Sequence[IterVar], buffer: Buffer
+) -> None:
+    """The copy back covers the domains of the axes: the block must have run over all of them by then."""
+    loops = loops_below(path, scope[-1])
+    bound = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    point = [bound[iv.var] for iv in used]
+    shape = [iv.dom.min + iv.dom.extent for iv in used if iv.dom is not None]
+    ana = Analyzer()
+    for p in scope:
+        if isinstance(p, For):
+            ana.bind(p.loop_var, Range(p.min, p.extent))
+    ends = relax([Range(e, const(1, e.dtype)) for e in point], domains_of(loops), ana, shape, realize.predicate)
+    whole = all(
+        e is not None and iv.dom is not None and proves(ana, e[0] <= iv.dom.min) and proves(ana, e[1] >= n - 1)
+        for e, iv, n in zip(ends, used, shape, strict=True)
+    )
+    inside = {v: r for v, r in domains_of(loops).items() if any(x is v for e in point for x in walk(e))}
+    if not whole or (inside and not detect_iter_map(point, inside, realize.predicate).indices):
+        raise fail(
+            CODE,
+            f"cannot reindex {buffer.name}: {block.name!r} does not run over all of its axes before the copy back",
+            s.func(block.func),
+            realize,
+        )
 
 
 def _beside(
