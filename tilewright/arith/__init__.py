@@ -8,6 +8,7 @@ from tilewright.arith import expr
 if TYPE_CHECKING:
     from tilewright.arith.analyzer import Analyzer, ConstIntBound, Extension, ModularSet, ProofStrength
     from tilewright.arith.bound import deduce_bound, detect_clip_bound
+    from tilewright.arith.constraint_system import IntConstraints, IntConstraintsTransform, IntGroupBounds
     from tilewright.arith.int_set import (
         IntervalSet,
         IntSet,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
         normalize_to_iter_sum,
     )
     from tilewright.arith.linear import detect_linear_equation, linear_form
+    from tilewright.arith.solve_equations import solve_linear_equations
+    from tilewright.arith.solve_inequalities import solve_linear_inequalities
 
 _LAZY = {
     "analyzer": ("Analyzer", "ConstIntBound", "Extension", "ModularSet", "ProofStrength"),
@@ -41,6 +44,9 @@ _LAZY = {
         "estimate_region_upper_bound", "eval_set",
     ),
     "bound": ("deduce_bound", "detect_clip_bound"),
+    "constraint_system": ("IntConstraints", "IntConstraintsTransform", "IntGroupBounds"),
+    "solve_equations": ("solve_linear_equations",),
+    "solve_inequalities": ("solve_linear_inequalities",),
     "iter_expr": ("IterMapExpr", "IterMark", "IterSplitExpr", "IterSumExpr", "normalize_iter_map_to_expr"),
     "iter_map": ("IterMapLevel", "IterMapResult", "detect_iter_map", "iter_map_simplify", "normalize_to_iter_sum"),
     "iter_divide": ("inverse_affine_iter_map", "subspace_divide"),
