@@ -262,6 +262,8 @@ def _inverse(m: IndexMap, ranges: Mapping[Var, Range], forward: IndexMap) -> Ind
 
 def _sorted(e: PrimExpr, ranges: Mapping[Var, Range]) -> PrimExpr:
     """An index in the form of its iterators (`v % 9 // 3`), a sum with its terms by falling scale."""
+    if isinstance(e, (Var, IntImm)):
+        return e
     if not isinstance(e, (ex.Add, ex.Sub)):
         return iter_map_simplify([e], ranges, check_level="nocheck")[0]
     found = normalize_to_iter_sum(e, ranges)

@@ -381,3 +381,25 @@ def test_block_layout_refuses():
     i, _ = sch.get_loops(sch.get_block("B"))
     sch.split(i, [2, 4])
     refused("TW0486", "is not a loop of its own", lambda: sch.transform_block_layout("B", lambda i, j: (j, i)))
+
+
+def test_axes_of_one_element_keep_their_iterators():
+    @T.prim_func
+    def unit(A: T.Buffer((1, 8), "float32"), B: T.Buffer((1, 8), "float32")):
+        for i, j in T.grid(1, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    @T.prim_func
+    def turned(A: T.Buffer((1, 8), "float32"), B: T.Buffer((1, 8), "float32")):
+        for j, i in T.grid(8, 1):
+            with T.block("B"):
+                vj, vi = T.axis.remap("SS", [j, i])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    sch = Schedule(unit)
+    sch.transform_layout("B", "B", lambda i, j: (i, j))
+    equal(sch, unit)
+    sch.transform_block_layout("B", lambda i, j: (j, i))
+    equal(sch, turned)
