@@ -341,7 +341,8 @@ def _padded_inverse(m: IndexMap, ranges: Mapping[Var, Range], forward: IndexMap)
 def _pads(d: _Dividend, ana: Analyzer) -> tuple[PrimExpr, PrimExpr, PrimExpr, PrimExpr]:
     """(the padding before a dividend, where its elements end then, the padding after them, how many divisors that makes)."""
     divisor = d.divisor
-    left = ana.simplify(ex.floormod(d.offset, divisor))
+    whole = isinstance(d.offset, IntImm) and d.offset.value >= 0  # what lies before the first element, from index 0 on
+    left = d.offset if whole else ana.simplify(ex.floormod(d.offset, divisor))
     edge = ana.simplify(left + d.extent)
     if isinstance(divisor, IntImm) and not isinstance(edge, IntImm):
         rest = ex.floormod(edge, IntImm(divisor.dtype, -divisor.value))
@@ -362,7 +363,9 @@ def _is_padding(at: PrimExpr, divisor: PrimExpr, left: PrimExpr, edge: PrimExpr,
     """Is a point of a padded dividend before its first element, or behind its last?"""
     block, inside = ex.floordiv(at, divisor), ex.floormod(at, divisor)
     out: list[PrimExpr] = []
-    if not _is_zero(left):
+    if isinstance(left, IntImm) and isinstance(divisor, IntImm) and left.value >= divisor.value:
+        out.append(ex.cmp(ex.LT, at, left))
+    elif not _is_zero(left):
         out.append(ex.logical_and(ex.cmp(ex.EQ, block, IntImm(at.dtype, 0)), ex.cmp(ex.LT, inside, left)))
     if not _is_zero(right):
         last = ex.cmp(ex.EQ, block, ex.floordiv(edge, divisor))

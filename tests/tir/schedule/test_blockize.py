@@ -199,3 +199,24 @@ def test_blockize_refuses():
     assert "give the list" in message
     refused("TW0487", "in this order", lambda: sch.blockize([sch.get_block("C"), sch.get_block("B")]))
     refused("TW0487", "no block is given", lambda: sch.blockize([]))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_predicates_that_no_iterator_accounts_for(keep):
+    @T.prim_func
+    def edge(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8, 4), "float32")):
+        for i, j in T.grid(8, 4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.where(j == 3)
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    sch, _, loops = start(edge)
+    sch.blockize(loops[0], preserve_unit_iters=keep)
+    same(edge, sch)
+    sch, _, (k, i) = start(columns)
+    sch.split(k, [None, 40])  # one block of 40, of which 32 are there
+    loops = sch.get_loops(sch.get_block("B"))
+    sch.reorder(i, *loops[:2])
+    sch.blockize(sch.get_loops(sch.get_block("B"))[1], preserve_unit_iters=keep)
+    same(columns, sch)

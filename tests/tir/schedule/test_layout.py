@@ -403,3 +403,27 @@ def test_axes_of_one_element_keep_their_iterators():
     equal(sch, unit)
     sch.transform_block_layout("B", lambda i, j: (j, i))
     equal(sch, turned)
+
+
+def test_padding_of_whole_blocks_before_the_first_element():
+    for f in (lambda i: ((i + 6) // 4, (i + 6) % 4), lambda i: ((i + 4) // 4, (i + 4) % 4)):
+        sch = Schedule(rows())
+        sch.transform_layout("C", "C", f, pad_value=9)
+        a = data(rows())[0]
+        out = np.zeros([int(n) for n in only(sch).param_buffers[1].shape], "int32")
+        got = results(only(sch), [a, out])[1].reshape(-1)
+        assert sorted(got) == sorted([*(a + 1), *[9] * (got.size - 14)])
+
+
+def test_layout_refuses_negative_indices():
+    sch = Schedule(rows())
+    refused(
+        "TW0484",
+        "less than 0",
+        lambda: sch.transform_layout("B", "B", lambda i: ((i - 3) // 4, (i - 3) % 4), pad_value=0),
+    )
+    refused(
+        "TW0484",
+        "less than 0",
+        lambda: sch.transform_layout("B", "B", lambda i: i - 1, assume_injective_transform=True),
+    )

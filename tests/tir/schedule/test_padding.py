@@ -217,3 +217,4 @@ def test_pad_einsum_refuses():
     sch = Schedule(product)
     sch.decompose_reduction(sch.get_block("C"), sch.get_loops(sch.get_block("C"))[0])
     refused("TW0494", "pad before decompose_reduction", lambda: sch.pad_einsum("C_update", [4, 4, 4]))
+    refused("TW0494", "which it writes", lambda: sch.pad_einsum("C_update", [16, 1, 1]))

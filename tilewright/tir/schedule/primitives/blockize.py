@@ -166,7 +166,7 @@ class _Divided:
         dropped = [p.loop_var for p in self.inner if p.loop_var not in moved]
         predicate = self.inner_predicate
         if any(mentions(predicate, v) for v in dropped):
-            predicate = _without(predicate, dropped)
+            predicate = _without(predicate, dropped, list(moved))
         block = Block(
             tuple(replace(iv, var=fresh[iv.var]) for iv, _ in kept), (), tuple(substitute(w, fresh) for w in self.block.writes),
             name, substitute(self.block.init, fresh),
@@ -242,23 +242,56 @@ def _division(
             (normalize_iter_map_to_expr(a.source), a.extent, normalize_iter_map_to_expr(b.source), b.extent)
             for a, b in found[:-1]
         ]
-        return pairs, *_conditions(realize.predicate, found[-1][0].extent, found[-1][1].extent, subs)
+        parts = _divided_predicate(realize.predicate, found[-1][0].extent, found[-1][1].extent, outer, subs, iters)
+        if parts is not None and _same_values(realize, pairs, iters):
+            return pairs, *parts
     return _plain_division(realize, [p.loop_var for p in outer], subs)
 
 
-def _conditions(
-    predicate: PrimExpr, outer: PrimExpr, inner: PrimExpr, inner_loops: Sequence[Var]
-) -> tuple[PrimExpr, PrimExpr]:
-    """The conditions of the two parts; where the division took a condition for the extent of an iterator, it is kept all
-    the same, for the loops still run further."""
-    if not (isinstance(outer, IntImm) and isinstance(inner, IntImm)):
-        return outer, inner
-    for part in conjuncts(predicate):
-        if any(mentions(part, v) for v in inner_loops):
-            inner = part if isinstance(inner, IntImm) else logical_and(inner, part)
+def _divided_predicate(
+    predicate: PrimExpr,
+    outside: PrimExpr,
+    inside: PrimExpr,
+    outer: Sequence[For],
+    inner: Sequence[Var],
+    iters: Mapping[Var, Range],
+) -> tuple[PrimExpr, PrimExpr] | None:
+    """The conditions of the outer and the inner space, with those parts of the predicate that the division left out; None
+    where such a part depends on both."""
+    ana = Analyzer()
+    for v, r in iters.items():
+        ana.bind(v, r)
+    outer_vars = {p.loop_var for p in outer if not _is_one(p.extent)}
+    inner_vars = {v for v in inner if not _is_one(iters[v].extent)}
+    units = {v: r.min for v, r in iters.items() if _is_one(r.extent)}
+    with ana.constraint_scope(logical_and(outside, inside)):
+        left = [part for part in conjuncts(predicate) if not ana.can_prove(part)]
+    for part in left:
+        used = set(free_vars(part))
+        if used & outer_vars and used & inner_vars:
+            return None
+        if used & inner_vars:
+            inside = _and(inside, substitute(part, {v: e for v, e in units.items() if v not in inner}))
         else:
-            outer = part if isinstance(outer, IntImm) else logical_and(outer, part)
-    return outer, inner
+            outside = _and(outside, substitute(part, {v: e for v, e in units.items() if v in inner}))
+    return outside, inside
+
+
+def _same_values(
+    realize: BlockRealize, pairs: Sequence[tuple[PrimExpr, PrimExpr, PrimExpr, PrimExpr]], iters: Mapping[Var, Range]
+) -> bool:
+    """Do the two parts of each iterator make up its value?"""
+    ana = Analyzer()
+    for v, r in iters.items():
+        ana.bind(v, r)
+    return all(
+        ana.can_prove_equal(v, outside if _is_one(extent) else outside * extent + inside)
+        for v, (outside, _, inside, extent) in zip(realize.iter_values, pairs, strict=True)
+    )
+
+
+def _and(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return b if isinstance(a, IntImm) and a.value else logical_and(a, b)
 
 
 def _plain_division(
@@ -365,11 +398,13 @@ def _names(loops: Sequence[For]) -> str:
     return ", ".join(repr(p.loop_var.name) for p in loops) or "(none)"
 
 
-def _without(predicate: PrimExpr, dropped: Sequence[Var]) -> PrimExpr:
-    """The parts of a condition that do not depend on some loops."""
-
+def _without(predicate: PrimExpr, dropped: Sequence[Var], kept: Sequence[Var]) -> PrimExpr:
+    """The parts of a condition that do not depend on some loops. Raises ScheduleError TW0487 where a part depends on the
+    others too."""
     out: PrimExpr = IntImm("bool", 1)
     for part in conjuncts(predicate):
         if not any(mentions(part, v) for v in dropped):
-            out = part if isinstance(out, IntImm) else logical_and(out, part)
+            out = _and(out, part)
+        elif any(mentions(part, v) for v in kept):
+            raise fail("TW0487", f"the init cannot be cut by {part}, which depends on a reduction loop too")
     return out

@@ -149,6 +149,8 @@ class _Einsum:
             indices = self.points.get(buffer)
             if indices is None or not any(i in self.extents for i in indices if isinstance(i, Var)):
                 continue
+            if b.init is None and buffer in written and _reads(b, buffer):
+                raise self.refuse(f"it reads {buffer.name}, which it writes", "pad before decompose_reduction")
             shape = [self.extents.get(i, n) if isinstance(i, Var) else n for i, n in zip(indices, buffer.shape)]
             self.new[buffer] = decl_buffer(shape, buffer.dtype, f"{buffer.name}_pad", scope=buffer.scope())
         return [b for b in self.new if b not in written], [b for b in self.new if b in written]
@@ -196,6 +198,10 @@ class _Einsum:
         for p in reversed(self.loops):
             out = replace(p, extent=self.loop_extents.get(p.loop_var, p.extent), body=out)
         return out
+
+
+def _reads(b: Block, buffer: Buffer) -> bool:
+    return any(isinstance(x, BufferLoad) and x.buffer is buffer for x in walk(b.body))
 
 
 def _vanishes(e: Any, v: Var) -> bool:

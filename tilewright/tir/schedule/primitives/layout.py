@@ -150,6 +150,9 @@ class _Layout:
             if not trust:
                 self.inverse, self.padding = self.map.non_surjective_inverse(old.shape)
             shape = self.map.map_shape(old.shape)
+            whole = [Range(IntImm(n.dtype, 0), n) for n in old.shape]
+            if any(isinstance(r.min, IntImm) and r.min.value < 0 for r in self.map.map_ranges(whole)):
+                raise NoInverse("some indices would be less than 0")
         except NoInverse as why:
             raise fail(
                 "TW0484", f"{old.name} cannot be laid out by {index_map.to_python()}: {why.reason}", s.func(block.func),
