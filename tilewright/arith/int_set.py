@@ -8,7 +8,7 @@ An end that does not exist is the variable `neg_inf()` or `pos_inf()`. The empty
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from tilewright.arith import expr as ex
 from tilewright.arith.expr import ExprLike, IntImm, PrimExpr, Var, convert
@@ -117,10 +117,9 @@ class IntervalSet(IntSet):
         return iter((self.min_value, self.max_value))
 
 
+@node
 class PresburgerSet(IntSet):
     """Sets of Presburger arithmetic, which need a library of their own and are not supported."""
-
-    node_fields: ClassVar[Any] = ()
 
     def __init__(self, *_: Any) -> None:
         raise CompileError(
