@@ -61,14 +61,20 @@ def default_gpu_schedule(f: t.PrimFunc, target: Target, share_reductions: bool =
 
     `share_reductions`: a long reduction of few elements is shared by the threads of a block (what `DefaultGPUSchedule` does not).
     """
-    from tilewright.tir.schedule import Schedule
+    from tilewright.tir.schedule import Schedule, ScheduleError
 
     limits = limits_of(target)
     if not isinstance(f.body, t.BlockRealize):
         return f.with_body(_bind_nests(f.body, limits))
     sch = Schedule(IRModule.from_expr(f, "main"))
     for name in _leaves(f.body):
-        _bind(sch, name, limits, share_reductions)
+        before = sch.mod
+        for attempt in (_bind, _bind_one):
+            try:
+                attempt(sch, name, limits, share_reductions)
+                break
+            except ScheduleError:  # what cannot be proved is not done
+                sch = Schedule(before)
     new = sch.mod["main"]
     new = replace(new, attrs=f.attrs)
     body = new.body
@@ -142,6 +148,30 @@ def _bind(sch: Any, name: str, limits: Limits, share: bool) -> None:
         sch.reorder(blocks, threads, outer)
     else:
         blocks, threads = sch.split(fused, [None, min(size, limits.threads)])
+    sch.bind(blocks, "blockIdx.x")
+    sch.bind(threads, "threadIdx.x")
+
+
+def _bind_one(sch: Any, name: str, limits: Limits, share: bool) -> None:
+    """Bind the longest data-parallel loop of a block, where all of them together are too much to prove."""
+    del share
+    loops = sch.get_loops(sch.get_block(name))
+    nodes = [sch.get(x) for x in loops]
+    realize = _realize_of(sch, name)
+    if realize is None or not _own(nodes, realize):
+        return
+    spatial = {
+        v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == t.IterVar.DataPar
+    }  # fmt: skip
+    sizes = [
+        n.extent.value if isinstance(n.extent, IntImm) and any(n.loop_var is v for v in spatial) else 0 for n in nodes
+    ]
+    if max(sizes, default=0) <= 1:
+        return
+    longest = sizes.index(max(sizes))
+    if longest:
+        sch.reorder(loops[longest], *loops[:longest])
+    blocks, threads = sch.split(loops[longest], [None, min(sizes[longest], limits.threads)])
     sch.bind(blocks, "blockIdx.x")
     sch.bind(threads, "threadIdx.x")
 
