@@ -108,7 +108,10 @@ def build(
         where = Target(own) if own is not None and isinstance(f, PrimFunc) else chosen
         part = parts.setdefault(where, IRModule({}, dict(given.attrs)))
         part.functions[v] = f
-    return _build_parts(parts or {chosen: given}, target_host)
+    built = _build_parts(parts or {chosen: given}, target_host)
+    for v, f in given.functions.items():
+        built.add_alias(str(attrs_of(f).get("global_symbol") or v.name_hint), v.name_hint)
+    return built
 
 
 def _build_parts(parts: Mapping[Target, IRModule], target_host: str | Target | None) -> Module:

@@ -57,6 +57,7 @@ class Module:
         self.artifact = artifact
         self._keep = keep
         self._imports: list[Module] = []
+        self._aliases: dict[str, str] = {}
         self.path = path
 
     @staticmethod
@@ -71,7 +72,7 @@ class Module:
 
         Raises AttributeError that lists the names there are.
         """
-        found = self._functions.get(name)
+        found = self._functions.get(self._aliases.get(name, name))
         if found is None and query_imports:
             found = next((m._functions[name] for m in self._imports if name in m._functions), None)
         if found is None:
@@ -79,18 +80,24 @@ class Module:
             raise AttributeError(f"the module has no function {name!r}; it has: {names}")
         return found
 
+    def add_alias(self, alias: str, name: str) -> None:
+        """Let the function `name` be found as `alias` too: a function has a name in its module and a symbol."""
+        if name in self._functions and alias not in self._functions:
+            self._aliases[alias] = name
+
     def __getitem__(self, name: str) -> Any:
         return self.get_function(name, query_imports=True)
 
     def __getattr__(self, name: str) -> Any:
         """A function as an attribute: `rt.main(a, b)`."""
         functions = self.__dict__.get("_functions", {})
+        name = self.__dict__.get("_aliases", {}).get(name, name)
         if name not in functions:
             raise AttributeError(f"the module has no attribute and no function {name!r}")
         return functions[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._functions
+        return name in self._functions or name in self._aliases
 
     @property
     def entry_func(self) -> Any:

@@ -17,7 +17,25 @@ from tilewright.tir import ir as T
 
 __all__ = ["MetalDialect"]
 
-_WORDS = ["kernel", "device", "constant", "threadgroup", "thread", "half", "half4", "float4", "metal", "using", "namespace", "uint3", "bfloat", "vec", "simdgroup", "vertex", "fragment"]
+_WORDS = [
+    "kernel",
+    "device",
+    "constant",
+    "threadgroup",
+    "thread",
+    "half",
+    "half4",
+    "float4",
+    "metal",
+    "using",
+    "namespace",
+    "uint3",
+    "bfloat",
+    "vec",
+    "simdgroup",
+    "vertex",
+    "fragment",
+]
 _SPACES = {"global": "device ", "shared": "threadgroup ", "local": "thread ", "constant": "constant "}
 
 
@@ -37,7 +55,9 @@ class MetalDialect(DeviceDialect):
     f32_suffix: ClassVar[str] = ""
     aligned_vectors: ClassVar[bool] = True
     math_names: ClassVar[dict[str, str]] = {"nearbyint": "rint", "rsqrt": "rsqrt", "exp10": "exp10"}
-    vector_lanes: ClassVar[dict[str, tuple[int, ...]]] = dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "float16"), (2, 4))
+    vector_lanes: ClassVar[dict[str, tuple[int, ...]]] = dict.fromkeys(
+        ("int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "float16"), (2, 4)
+    )
     intrinsics: ClassVar[dict[str, Callable[[Writer, Any], Text]]] = {
         k: v for k, v in COMMON.items() if k not in ("erf", "log1p", "expm1", "hypot", "nextafter")
     }

@@ -135,7 +135,7 @@ def module_of(mod: Any) -> IRModule:
     Raises ScheduleError TW0401 where there is no function of the loop IR.
     """
     if isinstance(mod, PrimFunc):
-        module = IRModule.from_expr(mod, "main")
+        module = IRModule({"main": mod})
     elif isinstance(mod, IRModule):
         module = mod.clone()
     elif isinstance(mod, Mapping):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.arith.expr import IntImm, Var
 from tilewright.arith.iter_map import detect_iter_map
 from tilewright.ir.node import replace, walk
@@ -64,7 +66,7 @@ def _independent(s: State, loop: LoopRV, what: str, thread: str = "") -> None:
                 s.func(loop.func),
                 b,
             )
-        if kinds and not _injective(b, node):
+        if kinds and not _injective(b, node, loops_in_scope(s.path_to(loop.func, b))):
             raise fail(
                 "TW0416",
                 f"cannot {what} the loop {loop.var.name!r}: several of its iterations update one element in {b.block.name_hint!r}",
@@ -86,13 +88,17 @@ def _independent(s: State, loop: LoopRV, what: str, thread: str = "") -> None:
         _no_traffic(s, loop, what, scope, table)
 
 
-def _injective(b: BlockRealize, loop: For) -> bool:
+def _injective(b: BlockRealize, loop: For, loops: Sequence[For]) -> bool:
     """Do two iterations of the loop never run the block at one point, all other loops standing still?"""
     if any(v is loop.loop_var for v in b.iter_values):
         return True
-    ranges = {loop.loop_var: Range(loop.min, loop.extent)}
     values = [v for v in b.iter_values if mentions(v, loop.loop_var)]
-    return bool(detect_iter_map(values, ranges, b.predicate, require_bijective=True).indices)
+    alone = {loop.loop_var: Range(loop.min, loop.extent)}
+    together = {x.loop_var: Range(x.min, x.extent) for x in loops if any(mentions(v, x.loop_var) for v in values)}
+    return any(
+        bool(detect_iter_map(values, ranges, b.predicate, require_bijective=True).indices)
+        for ranges in (alone, {**alone, **together})
+    )
 
 
 def _used_outside(path: Path) -> set[Buffer]:
