@@ -29,7 +29,7 @@ from tilewright.ir.node import walk
 from tilewright.ir.rewrite import substitute
 from tilewright.tir.analysis.regions import accesses
 from tilewright.tir.ir import BlockRealize, Buffer, BufferRegion, For, IterVar, PrimFunc, Range, Stmt
-from tilewright.tir.schedule.state import Path, Place, State, nearest_blocks
+from tilewright.tir.schedule.state import Path, Place, State, linear_form, nearest_blocks
 
 __all__ = [
     "DepKind", "Edge", "Scope", "blocks_of", "buffers_of", "open_blocks", "has_region_cover", "is_affine", "is_output", "loops_in_scope", "scope_of",
@@ -262,6 +262,8 @@ def _covered(
     ana: Analyzer,
 ) -> bool:
     """Do the makers together make what `b` reads of one buffer?"""
+    if any(_plainly_covered(r, b, inner, w, maker, loops) for maker, loops in makers for w in maker.block.writes):
+        return True
     made: list[list[tuple[PrimExpr, PrimExpr]] | None] = []
     for maker, loops in makers:
         for w in maker.block.writes:
@@ -282,6 +284,48 @@ def _covered(
         if all(_inside(x.min_value, x.max_value, y, n, ana) for x, y, n in zip(need, m, r.buffer.shape, strict=True)):
             return True
     return False
+
+
+def _plainly_covered(
+    r: BufferRegion, b: BlockRealize, inner: Sequence[For], w: BufferRegion, maker: BlockRealize, loops: Sequence[For]
+) -> bool:
+    """Does one maker make all that is read, as far as sums with constant factors show it?"""
+    if w.buffer is not r.buffer or not isinstance(maker.predicate, IntImm) or not _by_iterators(w, maker):
+        return False
+    made = _boxes(_bound(w, maker), loops, True)
+    need = _boxes(_bound(r, b), inner, False)
+    if made is None or need is None:
+        return False
+    for (p, a, m), (q, x, n), size in zip(made, need, r.buffer.shape, strict=True):
+        whole = not p and isinstance(size, IntImm) and a <= 0 and a + m >= size.value
+        if not whole and not (p == q and a <= x and x + n <= a + m):
+            return False
+    return True
+
+
+def _boxes(region: Sequence[Range], loops: Sequence[For], exact: bool) -> list[tuple[dict[Var, int], int, int]] | None:
+    """(terms of the start that stand still, its constant, the width) a dimension while the loops run; None where it is not
+    known, or with `exact` where there may be gaps."""
+    sizes: dict[Var, int] = {}
+    for p in loops:
+        if not (isinstance(p.extent, IntImm) and isinstance(p.min, IntImm) and p.min.value == 0 and p.extent.value > 0):
+            return None
+        sizes[p.loop_var] = p.extent.value
+    used: set[Var] = set()
+    out: list[tuple[dict[Var, int], int, int]] = []
+    for d in region:
+        form = linear_form(d.min)
+        if form is None or not isinstance(d.extent, IntImm):
+            return None
+        width, start = d.extent.value, form[1]
+        for v, c in sorted(((v, c) for v, c in form[0].items() if v in sizes), key=lambda x: abs(x[1])):
+            if exact and (abs(c) > width or v in used):
+                return None
+            used.add(v)
+            width += abs(c) * (sizes[v] - 1)
+            start += min(c, 0) * (sizes[v] - 1)
+        out.append(({v: c for v, c in form[0].items() if v not in sizes}, start, width))
+    return out
 
 
 def _by_iterators(w: BufferRegion, maker: BlockRealize) -> bool:
