@@ -50,7 +50,8 @@ def allocation_shape(b: Buffer) -> tuple[PrimExpr, ...]:
     """The extents of the memory of a buffer: what its strides skip is part of it."""
     if not b.strides:
         return b.shape
-    return b.shape[:1] + tuple(floordiv(s, n) for s, n in zip(b.strides, b.strides[1:]))
+    *outer, last = (*b.shape[:1], *(floordiv(s, n) for s, n in zip(b.strides, b.strides[1:])))
+    return (*outer, mul(last, b.strides[-1]))
 
 
 def lower_blocks(f: PrimFunc) -> PrimFunc:

@@ -70,6 +70,9 @@ class _Einsum:
         b = self.realize.block
         if len(padding) != len(b.iter_vars):
             raise self.refuse(f"it has {len(b.iter_vars)} iterators, {len(padding)} paddings are given")
+        starts = [iv.dom.min for iv in b.iter_vars if iv.dom is not None]
+        if not all(isinstance(x, IntImm) and x.value == 0 for x in starts):
+            raise self.refuse("an iterator does not start at 0")
         path = s.block_path(block)
         self.loops = [p for p in path[scope_position(path) :] if isinstance(p, For)]
         by_var = {p.loop_var: p for p in self.loops}

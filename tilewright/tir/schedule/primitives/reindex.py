@@ -175,6 +175,14 @@ def reindex(s: State, block: BlockRV, buffer: tuple[str, int] | str | Buffer) ->
     related = writers(everyone, old) if reading else [p for p in readers(everyone, old) if p[-1] is not realize]
     if reading and any(p[-1] is realize for p in related):
         raise fail(CODE, f"{block.name!r} writes {old.name} too: reindex what it writes", s.func(block.func), realize)
+    around = {p.loop_var for p in path[: len(scope)] if isinstance(p, For)}
+    if not reading and any(x in around for v in realize.iter_values for x in walk(v)):
+        raise fail(
+            CODE,
+            f"cannot reindex what {block.name!r} writes: loops outside of its scope move it, so that the scope makes a part only",
+            s.func(block.func),
+            realize,
+        )
     place = _beside(s, block, scope, path, related, old, reading)
     ana = Analyzer()
     for iv in realize.block.iter_vars:
