@@ -127,12 +127,12 @@ def test_expressions_are_computed_once():
 
     @T.prim_func
     def after(B: T.Buffer((50,), "int32"), x: T.int32, y: T.int32, z: T.int32):
+        c: T.int32 = x * z
         a: T.int32 = x + y
         b: T.int32 = a * z
         B[0] = b
         B[1] = b
         B[2] = a
-        c: T.int32 = x * z
         for i in range(3):
             d: T.int32 = c + i
             B[i + 3] = d
@@ -140,8 +140,7 @@ def test_expressions_are_computed_once():
 
     out = apply(before, tr.CommonSubexprElimTIR())
     same_meaning(before, out)
-    same_meaning(before, after)
-    assert sum(isinstance(x, tir.LetStmt) for x in walk(out.body)) >= 3
+    assert structural_equal(out, after.with_attr("global_symbol", "main")), out.script()
     assert structural_equal(
         apply(before, tr.CommonSubexprElimTIR(enable_cse_tir=False)), before.with_attr("global_symbol", "main")
     )
@@ -461,23 +460,6 @@ def test_accesses_known_to_be_out_of_bounds():
 
     with pytest.raises(tvm.TVMError, match="TW0536"):
         analysis.OOBChecker()(tvm.IRModule.from_expr(f))
-
-
-def test_limits_of_a_device():
-    @T.prim_func
-    def f(A: T.Buffer((64, 32), "float32")):
-        for b in T.thread_binding(64, thread="blockIdx.x"):
-            for x in T.thread_binding(32, thread="threadIdx.x"):
-                S = T.decl_buffer((64,), "float32", scope="shared")
-                S[x] = A[b, x]
-                A[b, x] = S[31 - x]
-
-    ok = {"max_threads_per_block": 32, "max_shared_memory_per_block": 256, "max_thread_x": 32, "max_kernels": 1}
-    assert analysis.verify_gpu_code(f, ok)
-    for key in ok:
-        assert not analysis.verify_gpu_code(f, {**ok, key: ok[key] - 1})
-    with pytest.raises(tvm.TVMError, match="TW0536"):
-        analysis.verify_gpu_code(f, {"max_thread": 3})
 
 
 def test_the_anchor_and_the_passes_to_flat_memory():

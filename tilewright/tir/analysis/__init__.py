@@ -16,7 +16,6 @@ from tilewright.tir.analysis.checks import (
     find_anchor_block,
     get_vtcm_compaction_passes,
     is_pure_function,
-    verify_gpu_code,
     verify_memory,
 )
 from tilewright.tir.analysis.lca import detect_buffer_access_lca

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arith import expr as ex
@@ -18,12 +17,8 @@ from tilewright.tir import ir as t
 
 __all__ = [
     "OOBChecker", "PurityError", "assert_pure_function", "calculate_allocated_bytes", "calculate_constant_bytes", "calculate_workspace_bytes",
-    "find_anchor_block", "get_vtcm_compaction_passes", "is_pure_function", "verify_gpu_code", "verify_memory",
+    "find_anchor_block", "get_vtcm_compaction_passes", "is_pure_function", "verify_memory",
 ]  # fmt: skip
-
-
-def _number(e: Any) -> int:
-    return e.value if isinstance(e, IntImm) else int(e)
 
 
 def _size(extents: tuple[PrimExpr, ...]) -> int | None:
@@ -208,107 +203,6 @@ def OOBChecker() -> Pass:
 
 
 # ---- devices -------------------------------------------------------------------------------------------------------------
-
-
-_LIMITS = {
-    "max_local_memory_per_block", "max_shared_memory_per_block", "max_threads_per_block", "max_thread_x", "max_thread_y",
-    "max_thread_z", "max_vthread", "max_vector_bytes", "max_kernels",
-}  # fmt: skip
-
-
-def verify_gpu_code(func: t.PrimFunc, constraints: Mapping[str, int]) -> bool:
-    """Do the kernels of a function keep the limits of a device?
-
-    constraints: max_threads_per_block, max_thread_x/y/z, max_shared_memory_per_block and max_local_memory_per_block (bytes),
-    max_vthread, max_vector_bytes, max_kernels.
-    """
-    limits: dict[str, int] = {}
-    for key, value in constraints.items():
-        if key not in _LIMITS:
-            raise CompileError.at(
-                "TW0536", f"there is no limit {key!r}", hint=f"there are: {', '.join(sorted(_LIMITS))}"
-            )
-        limits[key] = _number(value)
-    return _Kernels(limits).check(func.body)
-
-
-class _Kernels:
-    def __init__(self, limits: dict[str, int]) -> None:
-        self.limits = limits
-        self.ok = True
-        self.kernels = 0
-
-    def check(self, body: t.Stmt) -> bool:
-        self.visit(body, None)
-        return self.ok and self.kernels <= self.limits.get("max_kernels", 1 << 62)
-
-    def visit(self, n: Any, kernel: dict[str, int] | None) -> None:
-        tag = ""
-        extent: Any = None
-        if (
-            isinstance(n, t.AttrStmt)
-            and isinstance(n.node, t.IterVar)
-            and n.attr_key in ("thread_extent", "virtual_thread")
-        ):
-            tag, extent = n.node.thread_tag, n.value
-        elif isinstance(n, t.For) and n.thread_binding is not None:
-            tag, extent = n.thread_binding.thread_tag, n.extent
-        if tag and kernel is None:
-            self.kernels += 1
-            kernel = {"threads": 1, "vthread": 1, "shared": 0, "local": 0}
-            self.inside(n, kernel, tag, extent)
-            self.finish(kernel)
-            return
-        self.inside(n, kernel, tag, extent)
-
-    def inside(self, n: Any, kernel: dict[str, int] | None, tag: str, extent: Any) -> None:
-        if kernel is not None:
-            if tag:
-                self.thread(kernel, tag, extent)
-            if isinstance(n, t.Allocate):
-                self.memory(
-                    kernel, getattr(n.buffer_var.type_annotation, "storage_scope", "global"), n.dtype, n.extents
-                )
-            elif isinstance(n, t.Block):
-                for b in n.alloc_buffers:
-                    self.memory(kernel, b.scope(), b.dtype, b.shape)
-            if isinstance(n, (t.BufferLoad, t.BufferStore)) and "max_vector_bytes" in self.limits:
-                d = n.dtype if isinstance(n, t.BufferLoad) else n.value.dtype
-                if dt.lanes(d) > 1 and dt.lanes(d) * dt.bits(d) // 8 > self.limits["max_vector_bytes"]:
-                    self.ok = False
-        if not n.identity:
-            for c in children(n):
-                self.visit(c, kernel)
-
-    def thread(self, kernel: dict[str, int], tag: str, extent: Any) -> None:
-        if not isinstance(extent, IntImm):
-            self.ok = False
-            return
-        n = extent.value
-        if tag.startswith("vthread"):
-            kernel["vthread"] *= n
-        elif tag.startswith("threadIdx."):
-            if tag in kernel:
-                self.ok = self.ok and kernel[tag] == n
-                return
-            kernel[tag] = n
-            kernel["threads"] *= n
-            self.ok = self.ok and n <= self.limits.get("max_thread_" + tag[-1], 1 << 62)
-
-    def memory(self, kernel: dict[str, int], scope: str, dtype: str, extents: tuple[PrimExpr, ...]) -> None:
-        size = _size(extents)
-        kind = "shared" if scope.startswith("shared") else "local" if scope == "local" else ""
-        if kind:
-            if size is None:
-                self.ok = False
-            else:
-                kernel[kind] += size * dt.storage_bytes(dtype) * dt.lanes(dtype)
-
-    def finish(self, kernel: dict[str, int]) -> None:
-        rows = (("threads", "max_threads_per_block"), ("vthread", "max_vthread"), ("shared", "max_shared_memory_per_block"), ("local", "max_local_memory_per_block"))  # fmt: skip
-        for key, limit in rows:
-            if kernel[key] > self.limits.get(limit, 1 << 62):
-                self.ok = False
 
 
 def verify_memory(func: t.PrimFunc) -> bool:

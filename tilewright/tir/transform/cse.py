@@ -1,4 +1,4 @@
-"""A computation that is made several times is made once, just before the first of them.
+"""A computation that is made several times is made once, at the head of the scope that has it.
 
     B[i1] = x + y                         v = x + y
     B[i2] = x + y + z             ▶       B[i1] = v
@@ -54,33 +54,30 @@ class _Share:
         return map_stmts(s, self)
 
     def scope(self, s: t.Stmt) -> t.Stmt:
-        parts = list(s.seq) if isinstance(s, t.SeqStmt) else [s]
+        parts: list[t.Stmt] = list(s.seq) if isinstance(s, t.SeqStmt) else [s]
         while True:
             found = self.pick(parts)
             if found is None:
                 break
-            first, key, value = found
+            key, value = found
             self.count += 1
             var = Var(f"cse_v{self.count}", value.dtype)
-            rest = [_replaced(x, key, var) for x in parts[first:]]
-            inner = self.scope(t.seq(*rest)) if first else None
-            if inner is not None:
-                return t.seq(*parts[:first], t.LetStmt(var, value, inner))
-            return t.LetStmt(var, value, self.scope(t.seq(*rest)))
+            s = t.LetStmt(var, value, t.seq(*(_replaced(x, key, var) for x in parts)))
+            parts = [s]
         return s
 
-    def pick(self, parts: list[t.Stmt]) -> tuple[int, Any, PrimExpr] | None:
-        """(the first statement that has it, its key, the expression) of the greatest candidate that occurs twice."""
+    def pick(self, parts: list[t.Stmt]) -> tuple[Any, PrimExpr] | None:
+        """(key, expression) of the greatest candidate that occurs twice."""
         seen: dict[Any, list[Any]] = {}
         for n, s in enumerate(parts):
             _occurrences(s, n, [], set(), seen)
         best: Any = None
-        for key, (first, count, sure, e) in ((k, v) for k, v in seen.items()):
+        for key, (_, count, sure, e) in seen.items():
             if count < 2 or not sure:
                 continue
             size = sum(1 for _ in walk(e))
             if best is None or size > best[0]:
-                best = (size, first, key, e)
+                best = (size, key, e)
         return None if best is None else best[1:]
 
 
@@ -171,7 +168,7 @@ def map_stmts(s: t.Stmt, run: _Share) -> t.Stmt:
         new = tuple(map_stmts(x, run) for x in s.seq)
         return s if all(a is b for a, b in zip(new, s.seq)) else t.SeqStmt(new)
     if isinstance(s, t.LetStmt) and s.var.name.startswith("cse_v"):
-        body = map_stmts(s.body, run)
+        body = run.stmt(s.body)
         return s if body is s.body else replace(s, body=body)
     if isinstance(s, t.Block):
         body = run.stmt(s.body)
