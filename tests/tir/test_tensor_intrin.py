@@ -212,3 +212,22 @@ def test_groups_by_name():
     assert all(TensorIntrin.get(name) for name in group.values())
     with pytest.raises(ValueError, match=r"TW0490.*float64"):
         cuda.get_wmma_intrin_group("shared", "global", "float64", "float32", False)
+
+
+def test_tiles_for_an_intrinsic():
+    from tilewright.tir.schedule.transform import tile_with_tensor_intrin
+
+    f = dense(32, 32, ("uint8", "int8", "int32"))
+    sch = Schedule(f)
+    block = sch.get_block("compute")
+    sch.transform_layout(block, "W", lambda i, j: (i // 16, j // 4, i % 16, j % 4))
+    loop = tile_with_tensor_intrin(sch, block, x86.VNNI_DOT_16x4_INTRIN)
+    loops = sch.get_loops(block)
+    assert [int(sch.get(x).extent) for x in loops] == [32, 2, 8, 16, 4]
+    assert sch.get(loop) is sch.get(loops[3])
+    sch.decompose_reduction(block, loops[2])
+    sch.tensorize(loop, x86.VNNI_DOT_16x4_INTRIN)
+    odd = Schedule(dense(30, 30, ("uint8", "int8", "int32")))
+    assert tile_with_tensor_intrin(odd, odd.get_block("compute"), x86.VNNI_DOT_16x4_INTRIN) is None
+    assert tile_with_tensor_intrin(odd, odd.get_block("compute"), x86.VNNI_DOT_16x4_INTRIN, True) is not None
+    same(dense(30, 30, ("uint8", "int8", "int32")), odd)
