@@ -35,12 +35,13 @@ def tile_with_tensor_intrin(
     The iterators of the block are matched with those of the description from the last to the first, by their kind. With
     `allow_padding` an extent that does not come out even is padded by `pad_einsum` first.
     """
+    steps: Any = sch  # the primitives are methods that the registry adds
     intrin = TensorIntrin.get(intrin_name)
     assert intrin is not None
     extents, described = _described(intrin)
-    target = sch.get(block)
-    loops = sch.get_loops(block)
-    realize = sch.state.block(block)
+    target = steps.get(block)
+    loops = steps.get_loops(block)
+    realize = steps.state.block(block)
     free = list(range(len(target.iter_vars)))
     chosen: dict[int, int] = {}  # position of the description's loop -> position of the block's loop
     padding = [1] * len(target.iter_vars)
@@ -51,10 +52,10 @@ def tile_with_tensor_intrin(
             return None
         free = [i for i in free if i < at]
         used = set(free_vars(realize.iter_values[at]))
-        mine = [i for i, rv in enumerate(loops) if sch.get(rv).loop_var in used]
+        mine = [i for i, rv in enumerate(loops) if steps.get(rv).loop_var in used]
         if len(mine) != 1 or mine[0] in chosen.values():
             return None
-        extent = sch.get(loops[mine[0]]).extent
+        extent = steps.get(loops[mine[0]]).extent
         if not isinstance(extent, IntImm):
             return None
         if extent.value % extents[n]:
@@ -63,13 +64,13 @@ def tile_with_tensor_intrin(
             padding[at] = extents[n]
         chosen[n] = mine[0]
     if any(p > 1 for p in padding):
-        sch.pad_einsum(block, padding)
-        loops = sch.get_loops(block)
+        steps.pad_einsum(block, padding)
+        loops = steps.get_loops(block)
     inner: dict[int, LoopRV] = {}
     for n, i in chosen.items():
-        _, inner[n] = sch.split(loops[i], factors=[None, extents[n]])
+        _, inner[n] = steps.split(loops[i], factors=[None, extents[n]])
     tile = [inner[n] for n in sorted(inner)]
-    variables = {id(sch.get(rv).loop_var) for rv in tile}
-    outer = [rv for rv in sch.get_loops(block) if id(sch.get(rv).loop_var) not in variables]
-    sch.reorder(*outer, *tile)
+    variables = {id(steps.get(rv).loop_var) for rv in tile}
+    outer = [rv for rv in steps.get_loops(block) if id(steps.get(rv).loop_var) not in variables]
+    steps.reorder(*outer, *tile)
     return tile[0]
