@@ -90,3 +90,11 @@ def test_flattened_buffers_and_their_axis_separators():
     b = tir.decl_buffer((X, Y), "float32", elem_offset=100)
     tvm.ir.assert_structural_equal(b.offset_of((2, 3)), [Y * 2 + 103])
     assert b.access_ptr("rw").args[4] == tir.Buffer.READ | tir.Buffer.WRITE
+
+
+def test_statements_in_a_row():
+    one, two = tir.Evaluate(1), tir.Evaluate(2)
+    row = tir.stmt_seq(one, tir.stmt_seq(two, X + 1))
+    assert [s.value for s in tir.stmt_list(row)[:2]] == [1, 2]
+    assert len(tir.stmt_list(row)) == 3
+    assert tir.stmt_list(one) == [one]

@@ -80,6 +80,8 @@ from tilewright.tir.ir import (
     Stmt,
     While,
     decl_buffer,
+    stmt_list,
+    stmt_seq,
 )  # fmt: skip
 from tilewright.tir.range import Range
 

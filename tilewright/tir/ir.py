@@ -41,7 +41,7 @@ __all__ = [
     "Allocate", "AllocateConst", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "Buffer", "BufferLoad", "BufferRealize",
     "BufferRegion", "BufferStore", "CommReducer", "DeclBuffer", "DataProducer", "Evaluate", "For", "ForKind", "IfThenElse",
     "IterVar", "LetStmt", "MatchBufferRegion", "PrimFunc", "ProducerLoad", "Range", "Reduce", "SeqStmt", "Stmt", "While",
-    "decl_buffer", "seq",
+    "decl_buffer", "seq", "stmt_list", "stmt_seq",
 ]  # fmt: skip
 
 
@@ -556,6 +556,16 @@ def seq(*stmts: Stmt | Sequence[Stmt] | None) -> Stmt:
         else:
             flat.extend(s)
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+def stmt_seq(*args: Any) -> Stmt:
+    """The statements (expressions are evaluated) one after the other."""
+    return seq(*(a if isinstance(a, Stmt) else Evaluate(convert(a)) for a in args))
+
+
+def stmt_list(stmt: Stmt) -> list[Stmt]:
+    """The statements of a sequence, nested ones in a row; a lone one by itself."""
+    return [s for x in stmt.seq for s in stmt_list(x)] if isinstance(stmt, SeqStmt) else [stmt]
 
 
 def decl_buffer(
