@@ -70,3 +70,16 @@ def test_metadata_is_not_needed_for_any() -> None:
     for body in BODIES.values():
         f = from_source(HEAD + "".join(f"    {line}\n" for line in body.split("\n")), check_well_formed=False)
         assert "metadata" not in f.script()
+
+
+def test_regions_that_are_left_out_read_well() -> None:
+    """A region from the lesser to the greater of two indices is written by its two ends."""
+    f = from_source(
+        "@T.prim_func\n"
+        "def f(D: T.Buffer((16,)), X: T.Buffer((16,), 'int32'), C: T.Buffer((1,))):\n"
+        "    with T.block('b'):\n"
+        "        C[0] = D[X[X[3]]] + D[X[0]]\n"
+    )
+    printed = f.script()
+    assert "D[T.min(X[X[3]], X[0]):T.max(X[X[3]], X[0]) + 1]" in printed
+    tvm.ir.assert_structural_equal(from_source(printed), f)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.arith import expr as E
 from tilewright.ir.op import PointerType, PrimType
+from tilewright.ir.structure import structural_equal
 from tilewright.script.printer import (
     LINE,
     ROOT,
@@ -60,6 +61,11 @@ def bounds(r: Any) -> tuple[Any, Any] | None:
     """`(min, min + extent)` if reading them back gives the range again."""
     if r.min.dtype != r.extent.dtype:
         return None
+    e = r.extent
+    if type(e) is E.Sub and structural_equal(e.b, r.min):  # `low : high` was read so
+        got = extent_between(r.min, e.a)
+        if type(got) is E.Sub and got.a is e.a:
+            return r.min, e.a
     stop = E.add(r.min, r.extent)
     got = extent_between(r.min, stop)
     return (r.min, stop) if got is not None and same(got, r.extent) else None

@@ -7,6 +7,7 @@ the values they are bound to. What a reduction block with an init writes is not 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from tilewright.arith import expr as E
@@ -24,20 +25,21 @@ Box = tuple[E.PrimExpr, E.PrimExpr]
 class _Hull(RegionUnion):
     """A union that is a minimum and a maximum where bounds do not differ by constants."""
 
-    __slots__ = ("ana",)
+    __slots__ = ("owner",)
 
-    def __init__(self, buffer: tir.Buffer, ana: Analyzer) -> None:
+    def __init__(self, buffer: tir.Buffer, owner: _Accesses) -> None:
         super().__init__(buffer)
-        self.ana = ana
+        self.owner = owner
 
     def hull(self, a: Box, b: Box) -> Box | None:
         """The hull of two ranges."""
         found = super().hull(a, b)
         if found is not None:
             return found
-        low = self.ana.simplify(E.minimum(a[0], b[0]))
+        ana = self.owner.ana
+        low = ana.simplify(E.minimum(a[0], b[0]))
         last = E.maximum(a[0] + (a[1] - 1), b[0] + (b[1] - 1))
-        return low, self.ana.simplify(last + 1 - low)
+        return low, ana.simplify(last + 1 - low)
 
 
 class _Accesses:
@@ -51,7 +53,11 @@ class _Accesses:
         self.lets: dict[E.Var, E.PrimExpr] = {}
         self.views: dict[tir.Buffer, tir.BufferRegion] = {}
         self.values: list[dict[E.Var, E.PrimExpr]] = []
-        self.ana = Analyzer()
+
+    @cached_property
+    def ana(self) -> Analyzer:
+        """Made when a bound needs it: most blocks touch one point, or a box with plain bounds."""
+        return Analyzer()
 
     def add(self, table: dict[tir.Buffer, RegionUnion], b: tir.Buffer, box: list[Box]) -> None:
         view = self.views.get(b)
@@ -63,7 +69,7 @@ class _Accesses:
             return
         union = table.get(b)
         if union is None:
-            union = table[b] = _Hull(b, self.ana)
+            union = table[b] = _Hull(b, self)
         union.add([self.relax(low, extent) for low, extent in box])
 
     def point(self, table: dict[tir.Buffer, RegionUnion], b: tir.Buffer, indices: tuple[E.PrimExpr, ...]) -> None:

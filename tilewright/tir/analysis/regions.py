@@ -69,7 +69,7 @@ class RegionUnion:
             self.dims = list(box)
             return
         for d, (old, new) in enumerate(zip(self.dims, box, strict=True)):
-            if old is not None and old is not new:
+            if old is not None and old is not new and not _same_point(old, new):
                 self.dims[d] = None if new is None else self.hull(old, new)
 
     def hull(self, a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr]) -> tuple[PrimExpr, PrimExpr] | None:
@@ -86,6 +86,13 @@ class RegionUnion:
     def region(self) -> BufferRegion:
         """The hull as a region of the buffer."""
         return BufferRegion(self.buffer, self.ranges())
+
+
+def _same_point(a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr] | None) -> bool:
+    """One and the same start, and extents that are equal constants?"""
+    if b is None or a[0] is not b[0]:
+        return False
+    return a[1] is b[1] or (isinstance(a[1], IntImm) and isinstance(b[1], IntImm) and a[1].value == b[1].value)
 
 
 def _hull(a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr]) -> tuple[PrimExpr, PrimExpr] | None:
