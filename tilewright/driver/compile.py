@@ -148,7 +148,7 @@ def _check_target(target: Target) -> None:
     if target.kind.name != "llvm":
         raise CompileError.at(
             "TW0651",
-            f"target {target} has no code generator yet",
+            f"target {target} compiles loop programs (tvm.build), no graphs yet",
             hint='use "llvm"; `tilewright targets` lists what there is',
         )
 

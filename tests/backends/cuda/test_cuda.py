@@ -214,6 +214,44 @@ def test_ldmatrix_and_asynchronous_copies():
         assert piece in source
 
 
+@needs_compiler
+def test_a_product_on_tensor_cores_compiles():
+    from tests.tir.gpu.tensor_cores import wmma_matmul
+
+    source = tvm.build(wmma_matmul(), target="cuda").imported_modules[0].get_source()
+    for arch in ARCHS:
+        assert cuda_compile.compile_source(source, arch, "cubin").startswith(b"\x7fELF")
+    for piece in (
+        "nvcuda::wmma::mma_sync(",
+        "__shared__ __align__(32) half A_shared[256];",
+        "tw_float16x8 A_v = *(tw_float16x8*)",
+    ):
+        assert piece in source
+
+
+@needs_compiler
+@pytest.mark.parametrize("reduce", [True, False], ids=["across threads", "in a thread"])
+def test_reductions_compile(reduce):
+    @T.prim_func
+    def rows(A: T.Buffer((64, 128), "float32"), B: T.Buffer((64,), "float32")):
+        for i, k in T.grid(64, 128):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+
+    sch = tvm.tir.Schedule(rows)
+    i, k = sch.get_loops(sch.get_block("B"))
+    sch.bind(i, "blockIdx.x")
+    if reduce:
+        sch.bind(sch.split(k, [None, 32])[1], "threadIdx.x")
+    source = tvm.build(sch.mod, target="cuda").imported_modules[0].get_source()
+    assert ("__shfl_down_sync(" in source) == reduce
+    for arch in ARCHS:
+        assert cuda_compile.compile_source(source, arch, "cubin").startswith(b"\x7fELF")
+
+
 @T.prim_func
 def scale(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
     for i in range(1000):

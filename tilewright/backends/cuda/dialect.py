@@ -207,10 +207,11 @@ class CudaDialect(DeviceDialect):
         return pointer if isinstance(base, E.IntImm) and base.value == 0 else f"{pointer} + {w.index(base, 12)}"
 
     def declare_array(self, w: Writer, scope: str, dtype: str, name: str, size: int) -> None:
-        """An array; what may be accessed by vectors is aligned to them."""
+        """An array; what may be accessed by vectors is aligned to them, shared memory to what tensor cores need."""
         words = self.scopes.get(scope)
         if words is not None and (scope.startswith("shared") or w.vectored):
-            w.line(f"{words + ' ' if words else ''}__align__(16) {self.memory_type(dtype)} {name}[{size}];")
+            align = 32 if scope.startswith("shared") else 16
+            w.line(f"{words + ' ' if words else ''}__align__({align}) {self.memory_type(dtype)} {name}[{size}];")
             return
         super().declare_array(w, scope, dtype, name, size)
 
