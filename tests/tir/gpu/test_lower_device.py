@@ -259,5 +259,5 @@ def test_verify_gpu_code():
     assert not verify(kernel, {"max_shared_memory_per_block": 1000})
     assert not verify(kernel, {"max_thread_x": 4})
     assert not verify(kernel, {"max_vector_bytes": 4})
-    with pytest.raises(tvm.TVMError, match="TW0536.*max_fun"):
+    with pytest.raises(tvm.TVMError, match=r"TW0583.*max_fun"):
         verify(kernel, {"max_fun": 1})

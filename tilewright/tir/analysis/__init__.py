@@ -28,4 +28,5 @@ from tilewright.tir.analysis.regions import (
     relax_range,
 )  # fmt: skip
 from tilewright.tir.analysis.ssa import verify_ssa
+from tilewright.tir.analysis.verify_gpu_code import verify_gpu_code
 from tilewright.tir.verify import verify_well_formed
