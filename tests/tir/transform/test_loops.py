@@ -472,3 +472,33 @@ def test_conditions_by_what_they_are_bound_to():
             B[3 - i] = 4
 
     expect(before, after, tr.Simplify())
+
+
+def test_private_functions_are_inlined():
+    A = tir.decl_buffer((16,), "float32", "A")
+    i, x = tir.Var("i", "int32"), tir.Var("x", "float32")
+    data = tir.Var("p", "handle", A.data.type_annotation)
+    memory = tir.decl_buffer((16,), "float32", "m", data=data)
+    j = tir.Var("j", "int32")
+    body = tir.For(j, tir.const(0), tir.const(4), tir.ForKind.SERIAL, tir.BufferStore(memory, x, [i * 4 + j]))
+    fill = tir.PrimFunc([data, i, x], body)
+    gv = tvm.ir.GlobalVar("fill")
+    calls = [
+        tir.Evaluate(tir.Call("int32", gv, (A.data, tir.const(n), tir.const(float(n), "float32")))) for n in range(4)
+    ]
+    p = tir.Var("a", "handle")
+    main = tir.PrimFunc([p], tir.SeqStmt(calls), None, {p: A}).with_attr("global_symbol", "main")
+    mod = tvm.IRModule({tvm.ir.GlobalVar("main"): main, gv: fill})
+    out = tr.InlinePrivateFunctions()(mod)
+    assert [v.name_hint for v in out] == ["main"]
+    assert not any(isinstance(c, tir.Call) for c in walk(out["main"].body))
+    assert tir.analysis.verify_ssa(out["main"])
+    import numpy as np
+
+    from tilewright.tir.interp import interpret
+
+    a = np.zeros(16, "float32")
+    interpret(out["main"], a)
+    np.testing.assert_array_equal(a, np.repeat(np.arange(4), 4))
+    again = tr.InlinePrivateFunctions()(tvm.IRModule({gv: fill}))
+    assert [v.name_hint for v in again] == ["fill"]

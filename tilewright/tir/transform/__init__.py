@@ -20,6 +20,7 @@ from tilewright.tir.transform.flatten_buffer import FlattenBuffer
 from tilewright.tir.transform.gpu import *
 from tilewright.tir.transform.hoist import HoistedConditionals, HoistedLetBindings, HoistExpression, HoistIfThenElse
 from tilewright.tir.transform.inject_double_buffer import InjectDoubleBuffer
+from tilewright.tir.transform.inline_functions import InlinePrivateFunctions
 from tilewright.tir.transform.instrument_bounds import InstrumentBoundCheckers
 from tilewright.tir.transform.legalize_floats import (
     BF16ComputeLegalize,
