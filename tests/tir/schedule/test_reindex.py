@@ -205,5 +205,17 @@ def test_a_block_that_walks_only_a_part() -> None:
     sch = Schedule(tiles)
     message = refused("TW0468", lambda: sch.reindex(sch.get_block("B"), ("write", 0)))
     assert "does not run over all of its axes" in message
+
+    @T.prim_func
+    def in_place(data: T.Buffer((8,), "int32")):
+        for i in range(8):
+            with T.block("twice"):
+                v = T.axis.spatial(8, i)
+                data[v] = data[v] * 2
+
+    again = Schedule(in_place)
+    twice = again.get_block("twice")
+    assert "goes on from what data holds" in refused("TW0468", lambda: again.reindex(twice, ("write", 0)))
+    refused("TW0468", lambda: again.reindex_cache_write(twice, 0, "local", lambda v: (v,)))
     sch.reindex_cache_write(sch.get_block("B"), 0, "local", lambda v: (v,))
     same_meaning(tiles, program(sch))

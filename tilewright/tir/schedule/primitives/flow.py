@@ -12,7 +12,7 @@ from tilewright.arith.expr import PrimExpr, Var
 from tilewright.ir.node import children, walk
 from tilewright.tir.ir import Block, BlockRealize, Buffer, BufferRegion, For, IterVar, Stmt
 from tilewright.tir.schedule.errors import fail
-from tilewright.tir.schedule.state import BlockRV, Path, State
+from tilewright.tir.schedule.state import BlockRV, Path, State, nearest_blocks
 
 __all__ = [
     "buffer_at", "check_complete", "check_not_output", "check_scope", "consumers", "find_block", "holds", "loops_below", "paths_of",
@@ -206,6 +206,15 @@ def check_not_output(s: State, block: BlockRV, code: str, what: str) -> None:
             )
 
 
+def _made_inside(block: Block, buffer: Buffer) -> bool:
+    """Does a block inside make what later ones inside read?"""
+    for inner in nearest_blocks(block.body):
+        reads, writes = (region_of(side, buffer) is not None for side in (inner.block.reads, inner.block.writes))
+        if reads or writes:
+            return writes and (not reads or inner.block.init is not None or _made_inside(inner.block, buffer))
+    return False
+
+
 def why_unfinished(path: Path, buffer: Buffer) -> str | None:
     """Why the block at the end of `path` does not make all of what it stores to `buffer` inside its scope: it goes on from what
     was there, or loops outside the scope belong to its reduction."""
@@ -216,6 +225,7 @@ def why_unfinished(path: Path, buffer: Buffer) -> str | None:
         block.init is None
         and region_of(block.reads, buffer) is not None
         and region_of(block.writes, buffer) is not None
+        and not _made_inside(block, buffer)
     ):
         return f"it goes on from what {buffer.name} holds"
     around = {p.loop_var for p in path[: len(scope_path(path))] if isinstance(p, For)}

@@ -54,6 +54,7 @@ from tilewright.tir.schedule.primitives.flow import (
     region_of,
     scope_path,
     uses_pointer,
+    why_unfinished,
     writers,
 )
 from tilewright.tir.schedule.primitives.relax import domains_of, proves, relax, value_of
@@ -188,7 +189,8 @@ def reindex(s: State, block: BlockRV, buffer: tuple[str, int] | str | Buffer) ->
     for iv in realize.block.iter_vars:
         if iv.dom is not None and value_of(iv.dom.extent) != 1:
             ana.bind(iv.var, iv.dom)
-    if not all(proves(ana, i >= 0) and proves(ana, i < n) for i, n in zip(indices, old.shape, strict=True)):
+    in_bounds = all(proves(ana, i >= 0) and proves(ana, i < n) for i, n in zip(indices, old.shape, strict=True))
+    if not in_bounds:
         if any(_is_choice(x) for x in walk(realize.block.body)):
             raise fail(
                 CODE,
@@ -199,6 +201,8 @@ def reindex(s: State, block: BlockRV, buffer: tuple[str, int] | str | Buffer) ->
     simple = [ana.simplify(i) for i in indices]
     used = [iv for iv in realize.block.iter_vars if any(x is iv.var for e in simple for x in walk(e))]
     if not reading:
+        _not_in_place(s, block, path, realize, old)
+    if not reading or not in_bounds:
         _walks_all(s, block, scope, path, realize, used, old)
     axes = [Var(f"v{n}", iv.var.dtype) for n, iv in enumerate(used)]
     loops = [Var(f"ax{n}", iv.var.dtype) for n, iv in enumerate(used)]
@@ -221,10 +225,16 @@ def _is_choice(x: Any) -> bool:
     return isinstance(x, (Select, IfThenElse)) or getattr(getattr(x, "op", None), "name", "") == "tir.if_then_else"
 
 
+def _not_in_place(s: State, block: BlockRV, path: Path, realize: BlockRealize, buffer: Buffer) -> None:
+    why = why_unfinished(path, buffer)
+    if why is not None:
+        raise fail(CODE, f"cannot copy what {block.name!r} writes: {why}", s.func(block.func), realize)
+
+
 def _walks_all(
     s: State, block: BlockRV, scope: Path, path: Path, realize: BlockRealize, used: Sequence[IterVar], buffer: Buffer
 ) -> None:
-    """The copy back covers the domains of the axes: the block must have run over all of them by then."""
+    """The copy covers the domains of the axes: the block must run over all of them."""
     loops = loops_below(path, scope[-1])
     bound = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
     point = [bound[iv.var] for iv in used]
@@ -242,7 +252,7 @@ def _walks_all(
     if not whole or (inside and not detect_iter_map(point, inside, realize.predicate).indices):
         raise fail(
             CODE,
-            f"cannot reindex {buffer.name}: {block.name!r} does not run over all of its axes before the copy back",
+            f"cannot reindex {buffer.name}: {block.name!r} does not run over all of its axes, as the copy would",
             s.func(block.func),
             realize,
         )
@@ -377,6 +387,7 @@ def _cache(s: State, block: BlockRV, index: Any, storage_scope: str, index_map: 
             raise fail(CODE, f"{old.name} is written after {block.name!r} reads it", s.func(block.func), writer[-1])
         place = find_place(scope, writer, [path])
     else:
+        _not_in_place(s, block, path, realize, old)
         early = [p for p, i in zip(readers(everyone, old), order, strict=True) if i < mine]
         if early:
             raise fail(CODE, f"{old.name} is read before {block.name!r} writes it", s.func(block.func), early[0][-1])
