@@ -165,3 +165,10 @@ def test_loops_and_matrices_of_the_older_builder() -> None:
     tvm.ir.assert_structural_equal(loop.extent, n - 1)
     first, second = loop.body.body.seq[:2]
     assert len(second.indices) == len(first.indices) == 2
+
+
+def test_sequences_as_lists() -> None:
+    one, two = tir.Evaluate(tir.const(1, "int32")), tir.Evaluate(tir.const(2, "int32"))
+    made = tir.stmt_seq(one, tir.stmt_seq(two, one))
+    assert tir.stmt_list(made) == [one, two, one]
+    assert tir.stmt_list(one) == [one]

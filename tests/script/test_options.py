@@ -147,3 +147,26 @@ def test_show(capsys: pytest.CaptureFixture[str], style: str | None) -> None:
     main.show(style=style)
     main.show(style, False, indent_spaces=2)
     assert "T.grid(8, 4)" in capsys.readouterr().out
+
+
+def test_cprint(capsys: pytest.CaptureFixture[str]) -> None:
+    from tilewright.script.highlight import cprint
+
+    cprint(main)
+    cprint("text", "light")
+    assert capsys.readouterr().out == main.script() + "\ntext\n"
+
+
+def test_black(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The formatter runs if asked for, and says what to install where it is not there."""
+    try:
+        import black  # noqa: F401
+    except ImportError:
+        with pytest.raises(ImportError, match="pip install black"):
+            main.show(black_format=True)
+        monkeypatch.setenv("TVM_BLACK_FORMAT", "1")
+        with pytest.raises(ImportError, match="pip install black"):
+            main.show()
+        return
+    main.show(black_format=True)
+    assert "T.grid" in capsys.readouterr().out

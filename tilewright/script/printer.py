@@ -17,7 +17,6 @@ import base64
 import io
 import keyword
 import math
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -560,29 +559,11 @@ def locate(root: Any, node: Any, source: str = "<printed IR>") -> Span | None:
     return Span(source, line, column, end_line, end_column, text)
 
 
-_STYLES = {"light": "default", "dark": "monokai", "ansi": "ansi_dark", None: "ansi_dark"}
-
-
 def show(node: Any, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
-    """Print `node` as script; in colour on a terminal or in a notebook.
+    """Print `node` as script, in colour where that is possible; `options` as of `to_script`, the rest as of `cprint`."""
+    from tilewright.script.highlight import cprint
 
-    `style` is light, dark, ansi, or a colour scheme of pygments. `black_format` runs the text through the formatter black
-    (default: if the environment variable TVM_BLACK_FORMAT is a number other than 0). `options` as of `to_script`.
-    """
-    text = to_script(node, **options)
-    wanted = os.environ.get("TVM_BLACK_FORMAT") or "0"
-    if black_format or (black_format is None and wanted.isdigit() and int(wanted)):
-        try:
-            black: Any = import_module("black")
-        except ImportError:
-            raise ImportError("show(black_format=True) needs the package black: pip install black") from None
-        text = black.format_str(text, mode=black.FileMode())
-    if sys.stdout.isatty() or (style is not None and "ipykernel" in sys.modules):
-        console: Any = import_module("rich.console").Console()
-        syntax: Any = import_module("rich.syntax")
-        console.print(syntax.Syntax(text, "python", theme=_STYLES.get(style, style), background_color="default"))
-    else:
-        print(text)
+    cprint(to_script(node, **options), style, black_format)
 
 
 def names_in(values: Iterable[Any], kind: type) -> Iterator[Any]:
