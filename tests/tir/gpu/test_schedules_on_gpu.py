@@ -229,6 +229,44 @@ def test_software_pipeline():
     check(sch.mod, "main", [a, b, np.zeros((64, 64), np.float32)], a @ b)
 
 
+def dynamic_pipeline():
+    sch = tvm.tir.Schedule(Matmul)
+    block, _, k0 = blocked(sch, 32, 32, 8)
+    for index in (0, 1):
+        cached = sch.cache_read(block, index, "shared.dyn")
+        sch.compute_at(cached, k0, preserve_unit_loops=True)
+        fused = sch.fuse(*sch.get_loops(cached)[-2:])
+        _, ty, tx, v = sch.split(fused, [None, 4, 4, 4])
+        sch.vectorize(v)
+        sch.bind(ty, "threadIdx.y")
+        sch.bind(tx, "threadIdx.x")
+    sch.decompose_reduction(block, k0)
+    sch.annotate(k0, "software_pipeline_stage", [0, 0, 2])
+    sch.annotate(k0, "software_pipeline_order", [0, 1, 2])
+    sch.annotate(k0, "software_pipeline_async_stages", [0])
+    return sch.mod["main"]
+
+
+def test_dynamic_shared_memory():
+    f = dynamic_pipeline()
+    program = lower_device(f, "cuda")
+    (kernel,) = program.kernels
+    assert kernel.attrs["tir.kernel_launch_params"][-1] == "tir.use_dyn_shared_memory"
+    assert 'buf_dyn_shmem = T.allocate([6144], "uint8", "shared.dyn")' in kernel.script()
+    a, b, c = rand(64, 64), rand(64, 64), np.zeros((64, 64), np.float32)
+    run_program(program, a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4)
+
+
+def test_asynchronous_pipeline():
+    with tvm.transform.PassContext(config={"tir.use_async_copy": True}):
+        (kernel,) = lower_device(dynamic_pipeline(), "cuda").kernels
+    text = kernel.script()
+    for name in ("ptx_cp_async", "ptx_commit_group", "ptx_wait_group"):
+        assert name in text
+    assert "async_" not in text.replace("ptx_cp_async", "")
+
+
 def test_tensor_cores():
     from tests.tir.gpu.tensor_cores import wmma_matmul
 

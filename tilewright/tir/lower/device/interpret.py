@@ -36,11 +36,23 @@ class Memory:
         self.name, self.data, self.scope = name, data, scope
         self.writers: dict[int, Any] = {}
         self.readers: dict[int, Any] = {}
+        self.views: dict[str, Memory] = {}
+
+    def view(self, dtype: str) -> Memory:
+        """The same memory as elements of another dtype; races are told within a view."""
+        found = self.views.get(dtype)
+        if found is None:
+            kind = dt.to_numpy(dtype)
+            whole = self.data[: self.data.nbytes // kind.itemsize * kind.itemsize // self.data.itemsize]
+            found = self.views[dtype] = Memory(self.name, whole.view(kind), self.scope)
+        return found
 
     def clear(self) -> None:
         """A barrier: all that came before is over."""
         self.writers.clear()
         self.readers.clear()
+        for v in self.views.values():
+            v.clear()
 
     def places(self, i: Any) -> list[int]:
         places = [int(i)] if np.ndim(i) == 0 else [int(x) for x in i]
@@ -98,8 +110,8 @@ class _Emit:
             "_intrin": _intrin,
             "_cast": _cast,
         }
-        self.axes: list[str] = []
-        self.shared: list[tuple[str, str, Any]] = []
+        self.dtypes: dict[Any, str] = {}
+        """What memory was allocated as."""
 
     def name(self, v: Any) -> str:
         found = self.names.get(v)
@@ -160,6 +172,7 @@ class _Emit:
         size = "*".join(f"int({self.expr(x)})" for x in s.extents) or "1"
         size = f"({size})*{dt.lanes(s.dtype)}"
         scope, name = scope_of(s.buffer_var), self.name(s.buffer_var)
+        self.dtypes[s.buffer_var] = dt.element(s.dtype)
         kind = f"np.dtype({dt.to_numpy(dt.element(s.dtype)).name!r})"
         made = f"Memory({s.buffer_var.name!r}, np.zeros({size}, {kind}), {scope!r})"
         if scope.startswith("shared"):
@@ -169,7 +182,7 @@ class _Emit:
 
     def s_BufferStore(self, s: t.BufferStore, d: int) -> None:
         i = self.expr(s.indices[0])
-        self.line(d, f"{self.name(s.buffer.data)}.store(_t, {i}, {self.expr(s.value)})")
+        self.line(d, f"{self.memory(s.buffer)}.store(_t, {i}, {self.expr(s.value)})")
 
     def s_Evaluate(self, s: t.Evaluate, d: int) -> None:
         e = s.value
@@ -185,6 +198,11 @@ class _Emit:
                 self.line(d, f"_launch({symbol.value!r}, [{args}])")
                 return
         self.line(d, self.expr(e))
+
+    def memory(self, b: t.Buffer) -> str:
+        """The memory of a buffer, as elements of its dtype."""
+        name, dtype = self.name(b.data), dt.element(b.dtype)
+        return name if self.dtypes.get(b.data, dtype) == dtype else f"{name}.view({dtype!r})"
 
     # ---- expressions
 
@@ -216,7 +234,7 @@ class _Emit:
         if isinstance(e, ex.Select):
             return self.call("_select", e.condition, e.true_value, e.false_value)
         if isinstance(e, t.BufferLoad):
-            return f"{self.name(e.buffer.data)}.load(_t, {self.expr(e.indices[0])})"
+            return f"{self.memory(e.buffer)}.load(_t, {self.expr(e.indices[0])})"
         if isinstance(e, ex.Ramp):
             return f"({self.expr(e.base)} + np.arange({e.lanes}) * {self.expr(e.stride)})"
         if isinstance(e, ex.Broadcast):

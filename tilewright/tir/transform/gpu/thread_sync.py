@@ -221,7 +221,8 @@ class _Plan:
         if scope != self.scope or not self.on_device:
             return None
         if scope == "shared.dyn":
-            self.dynamic = self.dynamic or data
+            if self.dynamic is None:
+                self.dynamic = data
             return self.dynamic
         return data
 
@@ -242,7 +243,8 @@ class _Plan:
             return
         if isinstance(e, Call) and isinstance(e.op, Op):
             if e.op.name == "tir.tvm_storage_sync":
-                if isinstance(e.args[0], StringImm) and e.args[0].value == self.scope:
+                kind = e.args[0].value if isinstance(e.args[0], StringImm) else ""
+                if kind != "warp" or self.scope == "warp":  # a barrier of the block is one for all memory
                     out.append(Access(SYNC, None, None, None, dict(self.threads)))
                 return
             if e.op.name == "tir.tvm_access_ptr":
