@@ -233,7 +233,7 @@ def matmul(A: T.Buffer((64, 48), "float32"), B: T.Buffer((48, 32), "float32"), C
             C[vi, vj] += A[vi, vk] * B[vk, vj]
 
 
-def blocked():
+def blocked(scope="shared"):
     """The product in tiles of 16 x 16, staged through shared memory by all threads of a group."""
     sch = tvm.tir.Schedule(matmul)
     block = sch.get_block("C")
@@ -244,7 +244,7 @@ def blocked():
         sch.bind(loop, axis)
     sch.reverse_compute_at(sch.cache_write(block, 0, "local"), tx)
     for n in range(2):
-        stage = sch.cache_read(block, n, "shared")
+        stage = sch.cache_read(block, n, scope)
         sch.compute_at(stage, ko)
         outer, inner, _ = sch.split(sch.fuse(*sch.get_loops(stage)[-2:]), [16, 16, None])
         sch.bind(outer, "threadIdx.y")
@@ -254,7 +254,9 @@ def blocked():
 
 
 @needs_device
-@pytest.mark.parametrize("mod", [lambda: matmul, blocked], ids=["unscheduled", "blocked"])
+@pytest.mark.parametrize(
+    "mod", [lambda: matmul, blocked, lambda: blocked("shared.dyn")], ids=["unscheduled", "blocked", "dynamic memory"]
+)
 def test_scheduled_programs(mod):
     rt = tvm.build(mod(), target="opencl")
     rng = np.random.default_rng(0)
