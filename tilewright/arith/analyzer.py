@@ -256,6 +256,8 @@ class Analyzer(Constraints):
             out = self.simplify(ex.Sub(a, b))
             if isinstance(out, IntImm):
                 return out.value == 0
+            if expr_key(self.simplify(a)) == expr_key(self.simplify(b)):
+                return True
             s = self._s
             gap = s.atoms.expand(combine(s.poly(a), s.poly(b), -1))
             return not gap or (s.facts.not_negative(gap) and s.facts.not_negative(scale(gap, -1)))

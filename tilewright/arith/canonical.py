@@ -227,8 +227,6 @@ class Canonical(Rewriter):
             base = 0
         for a in args:
             if a.scale < 0:
-                if out is None and base == 0 and len(args) == 1:
-                    return a.expr(a.scale)
                 out = ex.Sub(IntImm(dtype, 0) if out is None else out, a.expr(-a.scale))
         if base < 0:
             return IntImm(dtype, base) if out is None else ex.Sub(out, IntImm(dtype, -base))
@@ -337,7 +335,7 @@ class Canonical(Rewriter):
                     return Sum(out.args, out.base + e.value // d, dtype)
                 if self.less(e, d):
                     return out
-                return out.plus(self.split_quotient(self.to_split(self.from_sum(rest)), d, floor), 1)
+                return out.plus(self.split_quotient(self.positive(rest), d, floor), 1)
         elif self.less(self.plain(a), d):
             return IntImm(dtype, 0)
         return self.split_quotient(self.to_split(self.from_sum(a)), d, floor)
@@ -349,6 +347,11 @@ class Canonical(Rewriter):
             if len(args) == 1:
                 return args[0]
         return f
+
+    def positive(self, f: Sum) -> Split:
+        """A sum as one split whose scale is not negative."""
+        s = self.to_split(self.from_sum(f))
+        return s if s.scale >= 0 else Split(self.plain(f))
 
     def split_quotient(self, s: Split, d: int, floor: bool) -> Split:
         """A digit divided by a positive constant."""
@@ -423,7 +426,7 @@ class Canonical(Rewriter):
                     return e
                 a = rest
             a = self.reduced_base(a, d, floor)
-            return self.split_remainder(self.to_split(self.from_sum(a)), d, floor)
+            return self.split_remainder(self.positive(a), d, floor)
         if self.less(self.plain(a), d):
             return a
         return self.split_remainder(self.to_split(a), d, floor)
@@ -523,7 +526,7 @@ class Canonical(Rewriter):
 
     def rest_divided(self, args: list[Split], n: int, g: int, gap: Sum) -> PrimExpr | None:
         """terms*g + rest + base*g < 0 as terms + rest//g + base < 0, where rest//g is simpler than rest."""
-        if g < 2:
+        if g < 2 or any(a.upper is None for a in args[n:]):
             return None
         rest = Sum(args[n:], 0, gap.dtype)
         quotient = self.by_constant(rest, g, True, gap.dtype)

@@ -88,6 +88,10 @@ LOGIC_RULES: dict[str, list[Rule]] = {
         min(y, x) < x + c1                -> True  if c1 > 0
         min(x, y) < x + c1                -> > y < x + c1  if c1 <= 0
         min(y, x) < x + c1                -> > y < x + c1  if c1 <= 0
+        min(x, y) < z                     -> > (x < z) | (y < z)
+        max(x, y) < z                     -> > (x < z) & (y < z)
+        z < min(x, y)                     -> > (z < x) & (z < y)
+        z < max(x, y)                     -> > (z < x) | (z < y)
         # constants on both sides
         x + c1 < y + c2                   -> > x < y + (c2 - c1)  if c1 < c2
         x + c1 < y + c2                   -> > x + (c1 - c2) < y  if c1 > c2
