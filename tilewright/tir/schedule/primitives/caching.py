@@ -68,9 +68,6 @@ from tilewright.tir.schedule.state import BlockRV, Path, State, conjuncts
 __all__ = ["cache_read", "cache_write"]
 
 
-_scope_path = scope_path
-
-
 # ---- where a copy goes -----------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from tilewright.arith import expr as ex
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.expr import IntImm, PrimExpr, Var
 from tilewright.arith.int_set import eval_range
+from tilewright.arith.linear import difference
 from tilewright.ir.node import walk
 from tilewright.ir.rewrite import substitute
 from tilewright.tir.ir import BlockRealize, BufferRegion, For, Range
@@ -85,7 +86,7 @@ def _limited(
     strict = 1 if isinstance(p, (ex.LT, ex.GT)) else 0
     moving = [x for x in walk(small) if x in domains], [x for x in walk(big) if x in domains]
     if moving[0] and not moving[1]:  # small <= big - strict
-        gap = value_of(ana.simplify(ex.cast(last, small.dtype) - small))
+        gap = difference(ex.cast(last, small.dtype), small)
         if gap is not None:
             bound = ana.simplify(ex.cast(big, high.dtype) + (gap - strict))
             a, b = value_of(bound), value_of(high)
@@ -94,7 +95,7 @@ def _limited(
             elif proves(ana, bound <= high):
                 high = bound
     elif moving[1] and not moving[0]:
-        gap = value_of(ana.simplify(ex.cast(first, big.dtype) - big))
+        gap = difference(ex.cast(first, big.dtype), big)
         if gap is not None:
             bound = ana.simplify(ex.cast(small, low.dtype) + (gap + strict))
             a, b = value_of(bound), value_of(low)
