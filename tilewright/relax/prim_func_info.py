@@ -33,7 +33,7 @@ def prim_func_struct_info(f: PrimFunc) -> FuncStructInfo:
     ret: StructInfo = TupleStructInfo(())
     if isinstance(f.ret_type, PrimType):
         ret = ObjectStructInfo() if f.ret_type.dtype == "handle" else PrimStructInfo(f.ret_type.dtype)
-    return FuncStructInfo(params, ret, purity=_is_pure(f))
+    return FuncStructInfo(tuple(params), ret, purity=_is_pure(f))
 
 
 def _is_pure(f: PrimFunc) -> bool:
