@@ -1,6 +1,6 @@
 """How fast the compiler's own steps are: schedule primitives, replaying a trace, compiling a scheduled matmul.
 
-    python -m benchmarks.compiler [--repeat N]
+    python -m benchmarks.compiler [--repeat N] [--write]
 
 Prints one line a figure with its limit. Times are milliseconds of wall time; cold caches of the kernel store are not used.
 """
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.page import provenance, write
 from tilewright.ir.target import Target
 from tilewright.script import tir as T
 from tilewright.tir.ir import PrimFunc
@@ -158,19 +159,39 @@ def time_matmul(repeat: int) -> tuple[float, float, float]:
     return tuple(statistics.median(p[i] for p in parts) for i in range(3))  # pyright: ignore
 
 
-def main() -> None:
-    """Print the figures."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--repeat", type=int, default=7)
-    repeat = options.parse_args().repeat
+def measure(repeat: int) -> list[tuple[str, float, float]]:
+    """(what, milliseconds, limit) of every figure."""
     median, high, replay, steps = time_primitives(repeat)
-    print(f"primitive, median        {median:8.2f} ms   limit 1.5")
-    print(f"primitive, 95th per cent {high:8.2f} ms   limit 10")
-    print(f"replay of {steps} steps      {replay:8.2f} ms   limit 60")
     lower, emit, code = time_matmul(repeat)
-    print(
-        f"matmul 1024: lower {lower:.1f} + emit {emit:.1f} + machine code {code:.1f} = {lower + emit + code:.1f} ms   limit 60"
-    )
+    return [
+        ("one primitive on a convolution of 12 loops and three stages, median", median, 1.5),
+        ("the same, 95th percentile", high, 10),
+        (f"replaying a trace of {steps} steps", replay, 60),
+        (
+            f"scheduled matmul 1024: lower {lower:.1f} + emit {emit:.1f} + machine code {code:.1f}",
+            lower + emit + code,
+            60,
+        ),
+    ]
+
+
+def main() -> None:
+    """Print the figures, and put them into docs/benchmarks.md where that is asked for."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--repeat", type=int, default=7)
+    options.add_argument("--write", action="store_true", help="put the figures into docs/benchmarks.md")
+    given = options.parse_args()
+    rows = measure(given.repeat)
+    for what, took, limit in rows:
+        print(f"{what:<78} {took:8.2f} ms   limit {limit:g}")
+    if given.write:
+        lines = ["| what | measured | limit |", "|---|---|---|"]
+        lines += [f"| {what} | {took:.2f} ms | {limit:g} ms |" for what, took, limit in rows]
+        write(
+            "compiler",
+            "The compiler's own steps",
+            f"`python -m benchmarks.compiler`, {provenance()}.\n\n" + "\n".join(lines),
+        )
 
 
 if __name__ == "__main__":
