@@ -190,7 +190,7 @@ def main() -> None:
         write(
             "compiler",
             "The compiler's own steps",
-            f"`python -m benchmarks.compiler`, {provenance()}.\n\n" + "\n".join(lines),
+            f"{provenance('python -m benchmarks.compiler')}.\n\n" + "\n".join(lines),
         )
 
 
