@@ -25,7 +25,7 @@ def _session() -> Any:
         ll: Any = import_module("llvmlite.binding")
         ll.initialize_native_target()
         ll.initialize_native_asmprinter()
-        _SESSION.append(ll.create_lljit_compiler(suppress_errors=True))
+        _SESSION.append(ll.create_lljit_compiler(use_jit_link=True, suppress_errors=True))
     return _SESSION[0]
 
 
