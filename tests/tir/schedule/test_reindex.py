@@ -219,3 +219,19 @@ def test_a_block_that_walks_only_a_part() -> None:
     refused("TW0468", lambda: again.reindex_cache_write(twice, 0, "local", lambda v: (v,)))
     sch.reindex_cache_write(sch.get_block("B"), 0, "local", lambda v: (v,))
     same_meaning(tiles, program(sch))
+
+
+def test_what_an_inner_block_touches_is_no_single_point() -> None:
+    @T.prim_func
+    def tiles(A: T.Buffer((8,), "float32"), B: T.Buffer((2,), "float32")):
+        for o in range(2):
+            with T.block("tile"):
+                vo = T.axis.spatial(2, o)
+                T.reads(A[vo])
+                T.writes(B[vo])
+                with T.block("inner"):
+                    v = T.axis.spatial(2, vo)
+                    B[v] = A[v]
+
+    sch = Schedule(tiles)
+    assert "blocks of its own" in refused("TW0468", lambda: sch.reindex(sch.get_block("tile"), ("read", 0)))

@@ -90,11 +90,12 @@ def _point(s: State, block: BlockRV, realize: BlockRealize, buffer: Buffer, what
     ]  # fmt: skip
     if not found:
         raise fail(CODE, f"{block.name!r} does not touch {buffer.name} by its elements", root, realize)
-    inner = {x.loop_var for x in walk(body.body) if isinstance(x, For)}
+    inner: set[Any] = {x.loop_var for x in walk(body.body) if isinstance(x, For)}
+    inner |= {iv.var for x in walk(body.body) if isinstance(x, Block) for iv in x.iter_vars}
     if any(x in inner for e in found[0] for x in walk(e)):
         raise fail(
             CODE,
-            f"{what} needs a single point: {block.name!r} touches {buffer.name} in loops of its own",
+            f"{what} needs a single point: {block.name!r} touches {buffer.name} in loops or blocks of its own",
             root,
             realize,
         )
@@ -108,7 +109,7 @@ def _point(s: State, block: BlockRV, realize: BlockRealize, buffer: Buffer, what
             )
     inside = {x.loop_var for x in walk(body) if isinstance(x, For)}
     if any(x in inside for i in found[0] for x in walk(i)):
-        raise fail(CODE, f"{block.name!r} touches {buffer.name} in loops of its own", root, realize)
+        raise fail(CODE, f"{block.name!r} touches {buffer.name} in loops or blocks of its own", root, realize)
     return found[0]
 
 
