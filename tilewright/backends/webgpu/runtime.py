@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
+import os
+import sys
+import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -29,6 +32,8 @@ class WebGpuApi(DeviceApi):
 
     @cached_property
     def _wgpu(self) -> Any:
+        if sys.platform.startswith("linux"):  # Mesa complains on standard error without it
+            os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
         return importlib.import_module("wgpu")
 
     @cached_property
